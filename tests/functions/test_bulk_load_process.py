@@ -136,17 +136,17 @@ class StateMachine:
 
 
 # faults.md rows 37, 38, 39
-async def test_two_hundred_objects_with_kills_and_poison_are_stored_exactly_once(
+async def test_objects_with_kills_and_poison_are_stored_exactly_once(
     cloud: Cloud,
 ) -> None:
-    texts = {f"{TENANT}/docs/folder {n % 7}/{n:03}.txt": f"Text number {n} für alle" for n in range(200)}
+    texts = {f"{TENANT}/docs/folder {n % 7}/{n:03}.txt": f"Text number {n} für alle" for n in range(60)}
     poison = {f"{TENANT}/docs/broken.pdf": "%PDF-1.7 nonsense", f"{TENANT}/no collection": "nobody's"}
     for key, text in {**texts, **poison}.items():
         cloud.put(key, text)
     async with LambdaFunction(cloud.ingest(timeout_s=300.0), concurrency=3) as function:
         machine = StateMachine(cloud, function)
-        cloud.surroundings.embeddings.replies = [Reply()] * 30 + [Reply(delay_s=20)] * 2
-        running = asyncio.create_task(machine.run(cloud.batches(25), at_a_time=3))
+        cloud.surroundings.embeddings.replies = [Reply()] * 10 + [Reply(delay_s=20)] * 2
+        running = asyncio.create_task(machine.run(cloud.batches(8), at_a_time=3))
         async with asyncio.timeout(120):
             while cloud.surroundings.embeddings.replies:  # noqa: ASYNC110 - until two documents hang
                 await asyncio.sleep(0.05)
@@ -156,12 +156,12 @@ async def test_two_hundred_objects_with_kills_and_poison_are_stored_exactly_once
     assert len(machine.errors) >= 2
     # A killed process may have stored a document without saying so: the next attempt finds it unchanged.
     statuses = Counter(entry["status"].replace("unchanged", "stored") for entry in objects)
-    assert statuses == {"stored": 200, "failed": 2}
+    assert statuses == {"stored": 60, "failed": 2}
     codes = {entry["key"]: entry["code"] for entry in objects if entry["status"] == "failed"}
     assert codes == dict(zip(sorted(poison), ["document_unreadable", "invalid_input"], strict=True))
     assert await cloud.documents() == texts
     jobs = await cloud.tenant.jobs.list(limit=1000)
-    assert len(jobs) == 201  # one for each object that belongs to a tenant
+    assert len(jobs) == 61  # one for each object that belongs to a tenant
     assert all(job.finished_at is not None for job in jobs)
 
 

@@ -9,6 +9,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 TEMPLATE = "vectorforge_template"
 """A migrated database of the session's server, without rows."""
+_STRATEGY = "STRATEGY FILE_COPY"
+"""Takes half the CPU time of writing each block to the WAL, where nothing waits for a disk (fsync off)."""
 
 
 def create_database(migrator_url: str, *, empty: bool = False, template: str = TEMPLATE) -> str:
@@ -18,7 +20,8 @@ def create_database(migrator_url: str, *, empty: bool = False, template: str = T
     """
     name = f"test_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(make_conninfo(migrator_url, dbname="postgres"), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {'template1' if empty else template}".encode())
+        source = "template1" if empty else template
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {source} {_STRATEGY}".encode())
     return make_conninfo(migrator_url, dbname=name)
 
 
