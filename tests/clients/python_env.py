@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 SCRIPTS = Path(__file__).parent / "python"
 
@@ -38,22 +38,63 @@ def installed_environment(name: str) -> Path:
     return place / "bin"
 
 
-async def run_client(name: str, *arguments: Any, program: str = "python", **environment: str) -> Any:
+class PythonClients:
+    """The scripts ``python/<name>.py``, each in one process for all conversations: imports take seconds.
+
+    A context manager, which ends them.
+    """
+
+    def __init__(self) -> None:
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+
+    async def converse(self, name: str, asked: Any) -> Any:
+        """Pass a JSON value to a script, and return the one that it prints."""
+        async with asyncio.timeout(60):
+            return json.loads(await asyncio.to_thread(self._exchange, name, json.dumps(asked)))
+
+    def _exchange(self, name: str, line: str) -> str:
+        if name not in self._processes:
+            self._processes[name] = _start(name)
+        process = self._processes[name]
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{line}\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
+        if not answer:  # the traceback is in pytest's captured stderr
+            process.wait()
+            del self._processes[name]
+        assert answer, f"{name} ended without an answer"
+        return answer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes.values():
+            process.kill()
+            process.communicate()
+
+
+def _start(name: str) -> "subprocess.Popen[str]":
+    command = [installed_environment(name) / "python", SCRIPTS / f"{name}.py"]
+    pipe, environment = subprocess.PIPE, {"PATH": os.environ["PATH"]}
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, text=True)
+
+
+async def run_program(name: str, program: str, *arguments: str, **environment: str) -> Any:
     """Run a program of an environment, and return the JSON on its last line of output.
 
     Args:
-        name: Environment, and with Python also the script ``python/<name>.py``.
-        *arguments: Values, passed as JSON; texts as they are.
-        program: Another program of the environment.
+        name: Environment.
+        program: Name of the program.
+        *arguments: Its arguments.
         **environment: Its variables in addition to ``PATH``.
     """
     place = await asyncio.to_thread(installed_environment, name)
-    script = [str(SCRIPTS / f"{name}.py")] if program == "python" else []
-    values = [value if isinstance(value, str) else json.dumps(value) for value in arguments]
     process = await asyncio.create_subprocess_exec(
         place / program,
-        *script,
-        *values,
+        *arguments,
         stdin=subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""One conversation of a Python client with the server; prints what the client makes of it."""
+"""Conversations of Python clients with servers, one a line of input; prints what the client makes of each."""
 
 import json
 import sys
@@ -6,9 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-ASKED: Any = json.loads(sys.argv[1])
-URL, KEY, QUESTION = f"{ASKED['url']}/v1", ASKED["key"], ASKED["text"]
 MODEL = "vectorforge"
+Asked = dict[str, Any]
 
 
 class Rising(BaseModel):
@@ -23,15 +22,15 @@ def clock(city: str) -> str:
     return f"noon in {city}"
 
 
-def instructor() -> Any:
+def instructor(asked: Asked, url: str) -> Any:
     """Ask for an object over tools or JSON mode."""
     import instructor
     from openai import OpenAI
 
-    mode = {"tools": instructor.Mode.TOOLS, "json": instructor.Mode.JSON}[ASKED["mode"]]
-    client: Any = instructor.from_openai(OpenAI(base_url=URL, api_key=KEY), mode=mode)
-    messages = [{"role": "user", "content": QUESTION}]
-    if ASKED["stream"]:
+    mode = {"tools": instructor.Mode.TOOLS, "json": instructor.Mode.JSON}[asked["mode"]]
+    client: Any = instructor.from_openai(OpenAI(base_url=url, api_key=asked["key"]), mode=mode)
+    messages = [{"role": "user", "content": asked["text"]}]
+    if asked["stream"]:
         parts = client.chat.completions.create_partial(model=MODEL, messages=messages, response_model=Rising)
         return list(parts)[-1].model_dump()
     return client.chat.completions.create(
@@ -39,33 +38,33 @@ def instructor() -> Any:
     ).model_dump()
 
 
-def pydantic_ai() -> Any:
+def pydantic_ai(asked: Asked, url: str) -> Any:
     """Run an agent with a tool and an output type."""
     from pydantic_ai import Agent
     from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
     kinds: Any = {"chat": OpenAIChatModel, "responses": OpenAIResponsesModel}
-    model = kinds[ASKED["mode"]](MODEL, provider=OpenAIProvider(base_url=URL, api_key=KEY))
+    model = kinds[asked["mode"]](MODEL, provider=OpenAIProvider(base_url=url, api_key=asked["key"]))
     agent: Any = Agent(model, output_type=Rising, tools=[clock])
-    if not ASKED["stream"]:
-        return agent.run_sync(QUESTION).output.model_dump()
-    return agent.run_stream_sync(QUESTION).get_output().model_dump()
+    if not asked["stream"]:
+        return agent.run_sync(asked["text"]).output.model_dump()
+    return agent.run_stream_sync(asked["text"]).get_output().model_dump()
 
 
-def langchain() -> Any:
+def langchain(asked: Asked, url: str) -> Any:
     """Ask for an object over both methods, or bind a tool and return its result."""
     from langchain_core.messages import HumanMessage, ToolMessage
     from langchain_core.tools import tool
     from langchain_openai import ChatOpenAI
 
-    model: Any = ChatOpenAI(model=MODEL, base_url=URL, api_key=KEY, max_retries=0)
-    if ASKED["mode"] != "tools":
-        return model.with_structured_output(Rising, method=ASKED["mode"]).invoke(QUESTION).model_dump()
+    model: Any = ChatOpenAI(model=MODEL, base_url=url, api_key=asked["key"], max_retries=0)
+    if asked["mode"] != "tools":
+        return model.with_structured_output(Rising, method=asked["mode"]).invoke(asked["text"]).model_dump()
     bound = model.bind_tools([tool(clock)])
-    messages: list[Any] = [HumanMessage(QUESTION)]
+    messages: list[Any] = [HumanMessage(asked["text"])]
     while True:
-        parts = list(bound.stream(messages)) if ASKED["stream"] else [bound.invoke(messages)]
+        parts = list(bound.stream(messages)) if asked["stream"] else [bound.invoke(messages)]
         answer = parts[0]
         for part in parts[1:]:
             answer += part
@@ -78,4 +77,8 @@ def langchain() -> Any:
 CLIENTS = {"instructor": instructor, "pydantic_ai": pydantic_ai, "langchain": langchain}
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(CLIENTS[ASKED["client"]]()))
+    for line in sys.stdin:
+        request = json.loads(line)
+        answer = CLIENTS[request["client"]](request, f"{request['url']}/v1")
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""One conversation of LlamaIndex with the server; prints what it makes of it."""
+"""Conversations of LlamaIndex with servers, one a line of input; prints what it makes of each."""
 
 import json
 import sys
@@ -7,7 +7,6 @@ from typing import Any
 from pydantic import BaseModel
 
 sys.path.pop(0)  # this folder, in which this file has the package's name
-ASKED: Any = json.loads(sys.argv[1])
 
 
 class Rising(BaseModel):
@@ -22,7 +21,7 @@ def clock(city: str) -> str:
     return f"noon in {city}"
 
 
-def main() -> Any:
+def converse(asked: dict[str, Any]) -> Any:
     """Ask for an object over tools, or let the model call a tool."""
     from llama_index.core.base.llms.types import ChatMessage
     from llama_index.core.tools import FunctionTool
@@ -30,16 +29,16 @@ def main() -> Any:
 
     llm: Any = OpenAILike(
         model="vectorforge",
-        api_base=f"{ASKED['url']}/v1",
-        api_key=ASKED["key"],
+        api_base=f"{asked['url']}/v1",
+        api_key=asked["key"],
         is_chat_model=True,
         is_function_calling_model=True,
         max_retries=0,
     )
-    if ASKED["mode"] == "object":
-        return llm.as_structured_llm(Rising).complete(ASKED["text"]).raw.model_dump()
+    if asked["mode"] == "object":
+        return llm.as_structured_llm(Rising).complete(asked["text"]).raw.model_dump()
     tool = FunctionTool.from_defaults(clock)
-    messages = [ChatMessage(role="user", content=ASKED["text"])]
+    messages = [ChatMessage(role="user", content=asked["text"])]
     while True:
         answer = llm.chat_with_tools([tool], chat_history=messages)
         messages.append(answer.message)
@@ -54,4 +53,6 @@ def main() -> Any:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main()))
+    for line in sys.stdin:
+        sys.stdout.write(json.dumps(converse(json.loads(line))) + "\n")
+        sys.stdout.flush()
