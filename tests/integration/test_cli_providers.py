@@ -18,7 +18,7 @@ Run = Callable[..., Awaitable[Finished]]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run the command without a database, in a thread beside the servers."""
+    """Run the command without a database, in a thread, while the servers run in this one."""
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     cli = CommandLine(tmp_path, tmp_path / "data")
 
