@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 _TASK_ROOT = "/var/task"
@@ -65,7 +66,7 @@ def _store(package: Path, place: Path) -> None:
             copy = made / file.relative_to(package)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, copy)
-        if not place.exists():
+        with suppress(OSError):  # another process was first: a folder with files is not replaced
             made.rename(place)
     for old in sorted(place.parent.iterdir(), key=lambda each: each.stat().st_mtime)[:-_VERSIONS]:
         shutil.rmtree(old, ignore_errors=True)
