@@ -77,6 +77,15 @@ class ConversationMemory:
         # the client may disconnect, but the exchange is complete
         await shielded(self._append(self.store, run.config.conversation_id, run))
 
+    async def drop_begun(self, run: QueryRun) -> None:
+        """Delete the conversation that an aborted query began: nothing of it can be read or continued.
+
+        Raises nothing but a cancellation.
+        """
+        begun = run.config.conversation_id if run.config.begins_conversation else None
+        if begun is not None and self.store is not None:
+            await shielded(self._delete(self.store, begun))
+
     async def _stored(self, run: QueryRun, conversation_id: UUID) -> list[HistoryMessage]:
         instructions = [message for message in run.config.history if message.role == "system"]
         if len(instructions) < len(run.config.history):
@@ -94,6 +103,13 @@ class ConversationMemory:
         blank = {message.query_id for message in messages if not message.content}  # calls of tools alone
         messages = [message for message in messages if message.query_id not in blank]
         return [*instructions, *(HistoryMessage(m.role, m.content) for m in messages)]
+
+    async def _delete(self, store: ConversationRepository, conversation_id: UUID) -> None:
+        try:
+            async with asyncio.timeout(_STORE_TIMEOUT_S):
+                await store.delete(conversation_id)
+        except Exception as exc:  # noqa: BLE001 - an empty conversation must not fail the end of a query
+            logger.warning("Conversation %s stays empty: %s", conversation_id, type(exc).__name__)
 
     async def _append(self, store: ConversationRepository, conversation_id: UUID, run: QueryRun) -> None:
         try:

@@ -291,7 +291,7 @@ class QueryService:
                 last = self._fail(run, error)
             except BaseException:  # a disconnect (GeneratorExit) or a shutdown (CancelledError)
                 run.outcome = "aborted"
-                await self._log_query(run)
+                await self._end(run)
                 raise
             await self._end(run)
         yield last
@@ -300,8 +300,10 @@ class QueryService:
         """Log the query, and store its exchange concurrently."""
         if run.config.conversation_id is None:
             await self._log_query(run)
-        else:
-            await asyncio.gather(self._log_query(run), self._memory.store_exchange(run))
+            return
+        memory = self._memory
+        of_conversation = memory.drop_begun if run.outcome == "aborted" else memory.store_exchange
+        await asyncio.gather(self._log_query(run), of_conversation(run))
 
     async def _log_query(self, run: QueryRun) -> None:
         await self._query_log.end(run)

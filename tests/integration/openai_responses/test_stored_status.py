@@ -1,5 +1,6 @@
 """Statuses of stored responses: a retrieved one has the status with which the response itself ended."""
 
+import asyncio
 from typing import Any
 from uuid import UUID
 
@@ -7,11 +8,12 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from tests.integration.openai_responses.conftest import ASKED, FRESH, MODEL, events_of, valid
+from tests.integration.openai_responses.conftest import ASKED, FRESH, MODEL, events_of, logged, valid
 from tests.integration.openai_responses.test_response_output import CALLS, STREAMED, WEATHER, respond
 from tests.support.http.live_api import LiveApi
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import FinishWord, Reply
+from vectorforge.api.openai.responses.objects import ResponseIds
 
 
 @STREAMED
@@ -46,6 +48,26 @@ async def test_failed_stream_is_retrieved_as_failed(
     async with api.client(tenant) as native:
         conversation = UUID(found.conversation.id.removeprefix("conv_"))
         await native.delete(f"/v1/conversations/{conversation}")
+    with pytest.raises(openai.NotFoundError):
+        await client.responses.retrieve(begun.id)
+
+
+async def test_canceled_stream_leaves_no_conversation(
+    client: AsyncOpenAI, vendor: FakeOpenAI, api: LiveApi, tenant: str
+) -> None:
+    vendor.script(Reply(texts=("Two hours [Source 1]. ", "And"), ending="stall"))
+    stream: Any = await client.responses.create(model=MODEL, input=ASKED, store=True, stream=True)
+    begun = (await anext(aiter(stream))).response
+    query_id, conversation_id = ResponseIds.parse(begun.id)
+    async with api.client(tenant) as native, asyncio.timeout(20):
+        (conversation,) = (await native.get("/v1/conversations")).json()["conversations"]
+        assert conversation["id"] == str(conversation_id)
+        await stream.close()
+        assert (await logged(native, str(query_id)))["outcome"] == "aborted"
+        while True:  # the conversation is deleted beside the log's record
+            if not (await native.get("/v1/conversations")).json()["conversations"]:
+                break
+            await asyncio.sleep(0.02)
     with pytest.raises(openai.NotFoundError):
         await client.responses.retrieve(begun.id)
 

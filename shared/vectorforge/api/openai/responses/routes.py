@@ -177,7 +177,8 @@ async def conversation_for(
 ) -> AsyncIterator[UUID | None]:
     """Yield the id of the conversation for the exchange; ``store: true`` creates one.
 
-    A new conversation is deleted if the block raises, since it stays empty.
+    A new conversation is deleted if the block raises, since it stays empty; that of a stream which is aborted
+    later is deleted at the end of its query.
 
     Raises:
         ConflictError: The tenant or the credential has the maximum number of conversations.
@@ -188,7 +189,7 @@ async def conversation_for(
     begun = await tenant.conversations.create(credential=credential)
     try:
         yield begun.id
-    except Exception:
+    except BaseException:  # a cancellation, too
         await tenant.conversations.delete(begun.id)
         raise
 
