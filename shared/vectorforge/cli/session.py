@@ -4,7 +4,7 @@ import asyncio
 import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ from vectorforge.cli.terminal import Terminal, command
 from vectorforge.config import VectorForgeConfig
 from vectorforge.db.repositories.document_repo import Document
 from vectorforge.db.schema.migrate import migrate
-from vectorforge.errors import NotFoundError
+from vectorforge.errors import DatabaseError, NotFoundError
 from vectorforge.local.laptop import LocalSetup, local_setup
 from vectorforge.types import Collection
 
@@ -69,6 +69,20 @@ class Session:
             return await self.services.find_collection(requested)  # also by id
         except NotFoundError:
             return await self.services.find_or_create_collection(requested)
+
+    @asynccontextmanager
+    async def ingest_target(self, name: str | None) -> AsyncIterator[Collection]:
+        """Yield the collection to ingest into; one that is created here is deleted if it stays empty."""
+        try:
+            target, is_new = await self.collection(name), False
+        except NotFoundError:
+            target, is_new = await self.collection_or_new(name), True
+        try:
+            yield target
+        finally:
+            if is_new:
+                with suppress(DatabaseError):  # the error of the ingestion says more
+                    await self.services.collections.delete_empty(target.id)
 
     async def with_ocr(self, collection: Collection, ocr: bool | None) -> Collection:
         """Return the collection after changing its setting; None leaves it as it is."""

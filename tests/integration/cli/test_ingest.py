@@ -90,6 +90,15 @@ def test_ingest_of_unreadable_file_prints_the_reason(vectorforge: CommandLine) -
     assert done.stdout.splitlines()[1].split("\t")[:5] == ["mixed", "2", "1", "0", "1"]
 
 
+def test_ingest_that_stores_nothing_leaves_no_collection(vectorforge: CommandLine) -> None:
+    (vectorforge.folder / "blank.md").write_text(" ")
+    vectorforge("ingest", "blank.md", "-c", "nothing", code=1)
+    assert "nothing" not in {c["name"] for c in vectorforge.json("collections", "list")["collections"]}
+    vectorforge("collections", "create", "prepared")
+    vectorforge("ingest", "blank.md", "-c", "prepared", code=1)
+    vectorforge("collections", "show", "prepared")
+
+
 def test_ingest_with_ocr_reads_images_of_a_folder(vectorforge: CommandLine) -> None:
     folder = vectorforge.folder / "scans"
     folder.mkdir()

@@ -114,8 +114,9 @@ def ingest(
             return await ingest_profile_files(
                 session, profile, files.files, source_type, metadata=labels, ocr=ocr
             )
-        target = await session.with_ocr(await session.collection_or_new(collection), ocr)
-        return await ingest_files(context.terminal, session, target, files.files, metadata=labels)
+        async with session.ingest_target(collection) as target:
+            target = await session.with_ocr(target, ocr)
+            return await ingest_files(context.terminal, session, target, files.files, metadata=labels)
 
     _report(context, context.run(work), files.skipped)
 
@@ -146,8 +147,8 @@ def _rows_work(
     checked = RowsToIngest.of_options(dsn, rows)
 
     async def work(session: Session) -> "IngestSummary":
-        target = await session.collection_or_new(collection)
-        return await ingest_rows(context.terminal, session, target, checked, labels=labels)
+        async with session.ingest_target(collection) as target:
+            return await ingest_rows(context.terminal, session, target, checked, labels=labels)
 
     return work
 

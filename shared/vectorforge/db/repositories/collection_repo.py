@@ -62,6 +62,16 @@ WHERE tenant_id = %(tenant_id)s AND id IN (
 )
 """
 _DELETE = "DELETE FROM vectorforge.collections WHERE tenant_id = %s AND id = %s"
+# A statement of its own, so that the next one sees documents that others have added meanwhile.
+_LOCK = "SELECT FROM vectorforge.collections WHERE tenant_id = %(tenant_id)s AND id = %(id)s FOR UPDATE"
+_DELETE_EMPTY = """
+DELETE FROM vectorforge.collections AS c
+WHERE c.tenant_id = %(tenant_id)s AND c.id = %(id)s AND NOT EXISTS (
+    SELECT FROM vectorforge.documents WHERE tenant_id = c.tenant_id AND collection_id = c.id
+) AND NOT EXISTS (
+    SELECT FROM vectorforge.ingestion_jobs WHERE tenant_id = c.tenant_id AND collection_id = c.id
+)
+"""
 
 
 # FOR UPDATE, which waits for writers of documents: they have read words by the language of before, and none
@@ -288,6 +298,11 @@ class CollectionRepository:
         while await self._db.execute(_DELETE_DOCUMENTS, values) == _DELETE_BATCH:
             pass
         return await self._db.execute(_DELETE, (self._db.tenant_id, collection_id)) == 1
+
+    async def delete_empty(self, collection_id: UUID) -> None:
+        """Delete a collection if it has no document and no job."""
+        values = {"id": collection_id}
+        await self._db.run([(_LOCK, values), (_DELETE_EMPTY, values)])
 
     async def _checked(self, settings: SearchSettings) -> dict[str, Any]:
         """Return the settings by name, None where one is not to be set."""
