@@ -117,7 +117,8 @@ class ExtractionLimits:
         """Raise ExtractionError ``too_large`` if a text has more characters than the limit."""
         if count > self.max_chars:
             raise ExtractionError(
-                f"The text is longer than {self.max_chars:,} characters.", reason="too_large"
+                f"The text is longer than {self.max_chars:,} characters (VECTORFORGE_MAX_DOCUMENT_CHARS).",
+                reason="too_large",
             )
 
     def check_chunks(self, count: int) -> None:

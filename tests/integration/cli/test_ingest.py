@@ -1,10 +1,19 @@
 """Files and folders ingested on the command line."""
 
 import json
+import re
+import signal
+import subprocess
 from pathlib import Path
+from typing import Any
 
-from tests.support.command_line import CommandLine
+from tests.support.command_line import VECTORFORGE, CommandLine
 from tests.support.formats.scans import Sheet, file_of, pdf_of, prose
+
+
+def collections_of(vectorforge: CommandLine) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = vectorforge.json("collections", "list")["collections"]
+    return found
 
 
 def test_ingest_of_unchanged_file_embeds_nothing(handbook: CommandLine) -> None:
@@ -90,10 +99,37 @@ def test_ingest_of_unreadable_file_prints_the_reason(vectorforge: CommandLine) -
     assert done.stdout.splitlines()[1].split("\t")[:5] == ["mixed", "2", "1", "0", "1"]
 
 
+def test_ingest_of_too_large_file_names_the_setting(vectorforge: CommandLine) -> None:
+    setting = {"VECTORFORGE_MAX_DOCUMENT_BYTES": "10"}
+    done = vectorforge.process("ingest", "handbook.md", "-c", "large", code=1, **setting)
+    assert "larger than 10 bytes (VECTORFORGE_MAX_DOCUMENT_BYTES)" in done.stderr
+
+
+def test_interrupted_ingest_reports_what_is_stored(vectorforge: CommandLine) -> None:
+    folder = vectorforge.folder / "many"
+    folder.mkdir()
+    for number in range(200):
+        sentences = (f"Rule {number}.{line} of the harbour says nothing." for line in range(300))
+        (folder / f"{number}.md").write_text("\n\n".join(sentences))
+    ingest = subprocess.Popen(
+        [VECTORFORGE, "ingest", "many", "-c", "many"],
+        cwd=vectorforge.folder, env=vectorforge.environment, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while not any(c["document_count"] for c in collections_of(vectorforge) if c["name"] == "many"):
+        assert ingest.poll() is None
+    ingest.send_signal(signal.SIGINT)
+    _, errors = ingest.communicate(timeout=60)
+    assert ingest.returncode == 130, errors
+    reported = re.search(r"Documents stored: (\d+)\. The same command ingests the rest\.", errors)
+    assert reported, errors
+    assert 0 < int(reported[1]) <= vectorforge.json("documents", "list", "-c", "many")["total"] < 200
+    assert "Traceback" not in errors
+
+
 def test_ingest_that_stores_nothing_leaves_no_collection(vectorforge: CommandLine) -> None:
     (vectorforge.folder / "blank.md").write_text(" ")
     vectorforge("ingest", "blank.md", "-c", "nothing", code=1)
-    assert "nothing" not in {c["name"] for c in vectorforge.json("collections", "list")["collections"]}
+    assert "nothing" not in {c["name"] for c in collections_of(vectorforge)}
     vectorforge("collections", "create", "prepared")
     vectorforge("ingest", "blank.md", "-c", "prepared", code=1)
     vectorforge("collections", "show", "prepared")

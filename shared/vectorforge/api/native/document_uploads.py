@@ -45,6 +45,7 @@ REQUEST_BODY: dict[str, Any] = {
 }
 """OpenAPI description: FastAPI supports one body type per route only."""
 _MAX_NAMED_SOURCES = 5
+_SIZE_SETTING = "VECTORFORGE_MAX_DOCUMENT_BYTES"
 
 
 async def read_job_items(request: Request, settings: IngestionSettings) -> list[NewJobItem]:
@@ -145,7 +146,9 @@ async def _item_of_upload(
     if not source:
         raise InvalidInputError("Every file needs a file name.", field="files")
     if (upload.size or 0) > settings.max_document_bytes:
-        raise HTTPException(413, f"{source!r} is larger than {settings.max_document_bytes} bytes.")
+        raise HTTPException(
+            413, f"{source!r} is larger than {settings.max_document_bytes} bytes ({_SIZE_SETTING})."
+        )
     return NewJobItem(
         source=source,
         media_type=upload.content_type or None,
@@ -193,4 +196,4 @@ def _items_of_json(body: DocumentsRequest, settings: IngestionSettings) -> list[
 def _check_sizes(documents: Sequence[NewDocument], limit: int) -> None:
     for document in documents:
         if len(document.text.encode()) > limit:
-            raise HTTPException(413, f"{document.source!r} is larger than {limit} bytes.")
+            raise HTTPException(413, f"{document.source!r} is larger than {limit} bytes ({_SIZE_SETTING}).")

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -212,12 +212,24 @@ async def ingest_files(
     summary = IngestSummary(collection)
     with IngestDisplay(terminal, len(files)) as display:
         run = _Run(session, collection, metadata or {}, summary, display)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(run.read(files))
-            for _ in range(PARALLEL_DOCUMENTS):
-                group.create_task(run.work())
+        with noting_interruption(terminal, summary):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(run.read(files))
+                for _ in range(PARALLEL_DOCUMENTS):
+                    group.create_task(run.work())
     summary.language_note = session.services.embeddings.language_note(collection, summary.languages)
     return summary
+
+
+@contextmanager
+def noting_interruption(terminal: Terminal, summary: IngestSummary) -> Iterator[None]:
+    """Note what is stored, and that the rest remains, when the block is canceled."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        stored = summary.counts[DocumentStatus.SUCCEEDED] + summary.counts[DocumentStatus.UNCHANGED]
+        terminal.note(f"Documents stored: {stored}. The same command ingests the rest.")
+        raise
 
 
 def read_file(file: Path, max_bytes: int) -> bytes:
@@ -228,7 +240,10 @@ def read_file(file: Path, max_bytes: int) -> bytes:
     """
     try:
         if file.stat().st_size > max_bytes:
-            raise ExtractionError(f"The file is larger than {max_bytes:,} bytes.", reason="too_large")
+            raise ExtractionError(
+                f"The file is larger than {max_bytes:,} bytes (VECTORFORGE_MAX_DOCUMENT_BYTES).",
+                reason="too_large",
+            )
         return file.read_bytes()
     except OSError as exc:
         raise ExtractionError(f"The file cannot be read ({type(exc).__name__}).") from exc

@@ -178,7 +178,10 @@ class _Composer:
         start = self._size + len(separator)
         end = start + len(text)
         if end > self._max:
-            raise ExtractionError(f"The text is longer than {self._max:,} characters.", reason="too_large")
+            raise ExtractionError(
+                f"The text is longer than {self._max:,} characters (VECTORFORGE_MAX_DOCUMENT_CHARS).",
+                reason="too_large",
+            )
         self._parts += [separator, text]
         self._size, self._last = end, kind
         if places:
