@@ -52,14 +52,19 @@ class LocalSetup:
 def default_data_dir() -> Path:
     """Return the default folder of the embedded database: the platform's folder for application data.
 
-    For root it is ``/var/lib/vectorforge`` if the account of its server cannot access root's home.
+    On Linux that is below ``XDG_DATA_HOME``, unless ``~/.local/share``, its default, already has a database.
+    For root it is ``/var/lib/vectorforge`` if the account of its server cannot access that folder.
+    https://specifications.freedesktop.org/basedir-spec/latest/
     """
     home = Path.home()
-    folder = home / ".local" / "share" / "vectorforge"
-    if sys.platform == "darwin":
-        folder = home / "Library" / "Application Support" / "vectorforge"
     if sys.platform == "win32":
         return home / "AppData" / "Local" / "vectorforge"
+    folder = home / ".local" / "share" / "vectorforge"
+    xdg = Path(os.environ.get("XDG_DATA_HOME", ""))
+    if sys.platform == "darwin":
+        folder = home / "Library" / "Application Support" / "vectorforge"
+    elif xdg.is_absolute() and not (folder / "postgres").exists():
+        folder = xdg / "vectorforge"
     if os.geteuid() == 0 and closed_above(folder / "postgres") is not None:
         return Path("/var/lib/vectorforge")
     return folder

@@ -161,5 +161,12 @@ def test_default_folder_of_root_is_accessible_to_its_server(
     assert default_data_dir() == Path("/var/lib/vectorforge")
     home.chmod(0o711)
     assert default_data_dir() == home / ".local" / "share" / "vectorforge"
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")
+    assert default_data_dir() == home / ".local" / "share" / "vectorforge"
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "xdg"))
+    assert default_data_dir() == home / "xdg" / "vectorforge"
+    monkeypatch.delenv("XDG_DATA_HOME")
     EmbeddedPostgres(default_data_dir() / "postgres").start()  # below folders that it creates itself
     assert home.stat().st_mode & 0o777 == 0o711
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "xdg"))
+    assert default_data_dir() == home / ".local" / "share" / "vectorforge", "where the data already is"
