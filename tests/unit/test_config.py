@@ -61,6 +61,13 @@ def test_invalid_json_error_names_variable_and_hides_value(
     assert "canary" not in "".join(traceback.format_exception(caught.value))
 
 
+@pytest.mark.parametrize("vendor", ["OPENAI", "ANTHROPIC", "OLLAMA", "EMBEDDING", "VERTEX"])
+def test_address_without_scheme_is_rejected(vendor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"VECTORFORGE_{vendor}_BASE_URL", "localhost:11434")
+    with pytest.raises(ConfigurationError, match=f"{vendor}_BASE_URL.*must begin with http"):
+        VectorForgeConfig.from_environment()
+
+
 def test_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DATABASE_URL", "CHUNK_SIZE_CHARS", "API_KEYS", "OPENAI_API_KEY", "DATA_DIR", "AUTH"):
         monkeypatch.setenv(f"VECTORFORGE_{name}", "")

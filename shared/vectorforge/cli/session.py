@@ -1,9 +1,11 @@
 """Commands on a tenant's data: open the database and the application, run the work, print its result."""
 
 import asyncio
+import difflib
 import functools
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -13,7 +15,7 @@ from vectorforge.aws.database_login import as_migrator
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption, source_name
 from vectorforge.cli.terminal import Terminal, command
-from vectorforge.config import VectorForgeConfig
+from vectorforge.config import VectorForgeConfig, known_variables
 from vectorforge.db.repositories.document_repo import Document
 from vectorforge.db.schema.migrate import migrate
 from vectorforge.errors import DatabaseError, NotFoundError
@@ -26,6 +28,8 @@ Body = Callable[..., None]
 
 A parameter whose type is a dataclass stands for one option per field."""
 
+_CLIENT_VARIABLES = frozenset({"VECTORFORGE_URL", "VECTORFORGE_API_KEY"})
+"""Variables of the example clients."""
 _SHARED_OPTIONS = {
     "json_output": (JsonOption, False),
     "data_dir": (DataDirOption, None),
@@ -104,6 +108,21 @@ class Session:
         raise NotFoundError(f'There is no document "{source}" in the collection "{target.name}".')
 
 
+def ignored_variables() -> Iterator[tuple[str, str]]:
+    """Yield each VECTORFORGE_* variable of the environment that is not a setting, with a remedy."""
+    known = sorted(known_variables() | _CLIENT_VARIABLES)
+    for name in sorted(os.environ):
+        if name.upper().startswith("VECTORFORGE_") and name.upper() not in known:
+            near = difflib.get_close_matches(name.upper(), known, n=1)
+            yield name, f"Did you mean {near[0]}?" if near else "See docs/operate/configuration.md."
+
+
+def warn_of_ignored_variables(terminal: Terminal) -> None:
+    """Warn of each VECTORFORGE_* variable of the environment that is not a setting."""
+    for name, remedy in ignored_variables():
+        terminal.warn(f"{name} is not a setting and is ignored. {remedy}")
+
+
 @asynccontextmanager
 async def open_session(
     setup: LocalSetup, terminal: Terminal, *, tenant: str | None = None
@@ -143,11 +162,13 @@ class CommandContext:
             async with open_session(setup, self.terminal, tenant=tenant) as session:
                 return await work(session)
 
+        warn_of_ignored_variables(self.terminal)
         with local_setup(config or VectorForgeConfig.from_environment(), data_dir=self.data_dir) as setup:
             return asyncio.run(run(setup))
 
     def run_as_migrator(self, work: Callable[[str], Awaitable[T]]) -> T:
         """Run work that receives the connection string of the role that owns the schema."""
+        warn_of_ignored_variables(self.terminal)
         with local_setup(VectorForgeConfig.from_environment(), data_dir=self.data_dir) as setup:
             return asyncio.run(as_migrator(setup.config.database, work))
 

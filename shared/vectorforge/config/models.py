@@ -1,11 +1,20 @@
 """Settings of LLMs, embedding models and rerankers."""
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from vectorforge.config.base import Section, env
+
+
+def _http_address(value: str) -> str:
+    if not value.startswith(("http://", "https://")):
+        raise ValueError("must begin with http:// or https://")
+    return value
+
+
+HttpAddress = Annotated[str, AfterValidator(_http_address)]
 
 
 class ModelPrice(BaseModel):
@@ -32,10 +41,10 @@ class OpenAISettings(Section):
     """OpenAI or Azure OpenAI, shared by answers and embeddings."""
 
     openai_api_key: SecretStr | None = None
-    openai_base_url: str | None = None
+    openai_base_url: HttpAddress | None = None
     openai_client: Literal["http", "sdk"] = "http"
     """Transport: our HTTP client, or the package openai. Azure OpenAI always uses "sdk"."""
-    azure_openai_endpoint: str | None = Field(default=None, pattern=r"^https?://")
+    azure_openai_endpoint: HttpAddress | None = None
     """Azure resource, e.g. https://example.openai.azure.com, called instead of OpenAI."""
     azure_openai_api_version: str = Field(default="2024-10-21", pattern=r"^[A-Za-z0-9.-]{1,40}$")
     azure_openai_api_key: SecretStr | None = None
@@ -56,27 +65,27 @@ class LLMSettings(OpenAISettings):
     """Model of the provider openai when a request names none."""
     openai_org_id: str | None = None
     anthropic_api_key: SecretStr | None = None
-    anthropic_base_url: str | None = None
+    anthropic_base_url: HttpAddress | None = None
     anthropic_client: Literal["http", "sdk"] = "http"
     """Transport: our HTTP client, or the package anthropic. Vertex AI always uses "sdk"."""
     vertex_project: str | None = Field(default=None, pattern=r"^[a-z0-9.:-]{1,100}$")
     """Project of Google Cloud whose Vertex AI the provider anthropic uses instead of Anthropic."""
     vertex_region: str = Field(default="global", pattern=r"^[a-z0-9-]{1,40}$")
-    vertex_base_url: str | None = Field(default=None, pattern=r"^https?://")
+    vertex_base_url: HttpAddress | None = None
     """Address of Vertex AI with its /v1; default: Google's."""
     vertex_access_token: SecretStr | None = None
     """Token of Google Cloud; unset: Google's library finds the credentials (extra vertex)."""
     anthropic_model: str = "claude-sonnet-4-20250514"
-    ollama_base_url: str | None = None
+    ollama_base_url: HttpAddress | None = None
     """Address of an Ollama server, e.g. http://localhost:11434; setting it registers the provider."""
     ollama_model: str = "llama3.3"
     google_api_key: SecretStr | None = None
-    google_base_url: str | None = None
+    google_base_url: HttpAddress | None = None
     google_model: str = "gemini-2.5-flash"
     cohere_api_key: SecretStr | None = None
-    cohere_base_url: str | None = None
+    cohere_base_url: HttpAddress | None = None
     cohere_model: str = "command-a-03-2025"
-    max_serve_base_url: str | None = None
+    max_serve_base_url: HttpAddress | None = None
     """Address of a MAX Serve, e.g. http://localhost:8000; setting it registers the provider."""
     max_serve_model: str = "meta-llama/Llama-3.3-70B-Instruct"
     max_serve_mode: Literal["chat", "completions"] = "chat"
@@ -85,7 +94,7 @@ class LLMSettings(OpenAISettings):
     """Id or ARN of a model or inference profile on Amazon Bedrock; setting it registers the provider."""
     bedrock_region: str | None = None
     """AWS region of Bedrock; unset: from the AWS SDK's chain."""
-    bedrock_base_url: str | None = None
+    bedrock_base_url: HttpAddress | None = None
     """Address of Bedrock's API, e.g. of a VPC endpoint; default: AWS's."""
     llm_timeout_s: float = Field(default=60.0, gt=0, le=900)
     """Time limit of a complete answer and of a stream's first token (between tokens 10 s)."""
@@ -109,17 +118,17 @@ class EmbeddingSettings(OpenAISettings):
     default_provider: str = env("default_provider", "DEFAULT_EMBEDDING_PROVIDER", default="local")
     openai_embedding_model: str = "text-embedding-3-small"
     openai_embedding_dimension: int = Field(default=1536, ge=1, le=16_000)
-    embedding_base_url: str | None = None
+    embedding_base_url: HttpAddress | None = None
     """Your own embeddings endpoint in OpenAI's format (provider "http")."""
     embedding_api_key: SecretStr | None = None
     embedding_model: str | None = None
     embedding_dimension: int | None = Field(default=None, ge=1, le=16_000)
     cohere_api_key: SecretStr | None = None
-    cohere_base_url: str | None = None
+    cohere_base_url: HttpAddress | None = None
     cohere_embedding_model: str = "embed-v4.0"
     cohere_embedding_dimension: int = Field(default=1536, ge=1, le=16_000)
     google_api_key: SecretStr | None = None
-    google_base_url: str | None = None
+    google_base_url: HttpAddress | None = None
     google_embedding_model: str = "gemini-embedding-001"
     google_embedding_dimension: int = Field(default=3072, ge=1, le=16_000)
     bedrock_embedding_model: str | None = None
@@ -128,7 +137,7 @@ class EmbeddingSettings(OpenAISettings):
     bedrock_embedding_dimension: int | None = Field(default=None, ge=1, le=16_000)
     """Length of its vectors; unset: the model's default."""
     bedrock_region: str | None = None
-    bedrock_base_url: str | None = None
+    bedrock_base_url: HttpAddress | None = None
     embedding_timeout_s: float = Field(default=30.0, gt=0, le=600)
     embedding_max_retries: int = Field(default=3, ge=0, le=10)
     embedding_batch_size: int = Field(default=64, ge=1, le=2048)
@@ -144,7 +153,7 @@ class EmbeddingSettings(OpenAISettings):
 class RerankSettings(Section):
     """Reranker over HTTP, or a model in this process."""
 
-    rerank_url: str | None = Field(default=None, pattern=r"^https?://")
+    rerank_url: HttpAddress | None = None
     """Address with path; unset: no reranking by a server."""
     rerank_model_path: Path | None = None
     """Folder of an ONNX cross-encoder that reranks in this process."""

@@ -55,6 +55,10 @@ def error_for_status(
         )
     elif status == 408:
         error = timed_out(provider)
+    elif status == 404:
+        error = LLMRequestError(
+            f"Provider {provider} has no such model, or its address is wrong (status 404)"
+        )
     elif status == 409 or status >= 500:  # a lock conflict may pass, as both vendors' SDKs treat it
         error = _retryable(LLMError(f"Provider {provider} failed with status {status}"))
     else:

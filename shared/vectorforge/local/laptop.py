@@ -105,6 +105,8 @@ def local_setup(
         make_folder(folder, account_for(folder / "postgres"))
     except OSError as exc:
         raise ConfigurationError(f"{folder} cannot be created; choose another with --data-dir.") from exc
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigurationError(f"{folder} is not a folder to write to; choose another with --data-dir.")
     server = EmbeddedPostgres(folder / "postgres")
     with leased(server, supervised=supervised):
         embedded = {

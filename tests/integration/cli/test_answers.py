@@ -153,3 +153,8 @@ def test_ask_with_rejected_key_exits_with_3(ask_model: Model) -> None:
     done = ask_model("--json", replies=[Failure(401)], code=3)
     assert done.stdout == ""
     assert json.loads(done.stderr)["error"]["code"] == "llm_authentication"
+
+
+def test_ask_with_unknown_model_names_model_and_address_as_causes(ask_model: Model) -> None:
+    done = ask_model(replies=[Failure(404)], code=3)
+    assert "has no such model, or its address is wrong" in done.stderr

@@ -81,6 +81,17 @@ def test_doctor_lists_providers_and_unknown_variables(vectorforge: CommandLine) 
     assert "s3cret" not in done.stdout + done.stderr
 
 
+def test_unknown_variable_is_reported_by_commands(vectorforge: CommandLine) -> None:
+    done = vectorforge.process("collections", "list", VECTORFORGE_EMBEDDING_PROVIDER="openai")
+    assert "VECTORFORGE_EMBEDDING_PROVIDER is not a setting and is ignored." in done.stderr
+
+
+def test_data_folder_that_is_a_file_is_rejected(vectorforge: CommandLine) -> None:
+    (vectorforge.folder / "data.txt").write_text("")
+    done = vectorforge("collections", "list", "--data-dir", "data.txt", code=2)
+    assert "data.txt is not a folder to write to; choose another with --data-dir." in done.stderr
+
+
 def test_unreachable_database_exits_with_3(vectorforge: CommandLine) -> None:
     url = "postgresql://app@127.0.0.1:1/db"
     done = vectorforge.process("collections", "list", code=3, VECTORFORGE_DATABASE_URL=url)

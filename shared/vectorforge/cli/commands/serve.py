@@ -1,25 +1,21 @@
 """``vectorforge up`` and ``vectorforge mcp``: serve over HTTP, or to an agent over stdin and stdout."""
 
 import asyncio
-import difflib
 import gc
 import ipaddress
 import os
 import socket
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from vectorforge.cli.options import CollectionOption, DataDirOption, DebugOption
-from vectorforge.cli.session import CommandContext, open_session, session_command
+from vectorforge.cli.session import CommandContext, open_session, session_command, warn_of_ignored_variables
 from vectorforge.cli.terminal import command
-from vectorforge.config import VectorForgeConfig, known_variables
+from vectorforge.config import VectorForgeConfig
 from vectorforge.errors import ConfigurationError
 from vectorforge.local.laptop import LocalSetup, local_setup
 
-_CLIENT_VARIABLES = frozenset({"VECTORFORGE_URL", "VECTORFORGE_API_KEY"})
-"""Variables of the example clients."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 
@@ -77,8 +73,7 @@ def _serve(
             terminal.warn(
                 f"Every client that reaches {host} can read and change the documents without a login."
             )
-        for name, remedy in ignored_variables():
-            terminal.warn(f"{name} is not a setting and is ignored. {remedy}")
+        warn_of_ignored_variables(terminal)
         terminal.note("Starting the database ...")
         with local_setup(config, data_dir=context.data_dir, supervised=True) as setup:
             from vectorforge.cli.commands.startup import serve_laptop  # imports take a second
@@ -86,15 +81,6 @@ def _serve(
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 runner.run(serve_laptop(terminal, setup, bound, reachable_url(bound), sample=sample))
         terminal.note("Stopped.")
-
-
-def ignored_variables() -> Iterator[tuple[str, str]]:
-    """Yield each VECTORFORGE_* variable of the environment that is not a setting, with a remedy."""
-    known = sorted(known_variables() | _CLIENT_VARIABLES)
-    for name in sorted(os.environ):
-        if name.upper().startswith("VECTORFORGE_") and name.upper() not in known:
-            near = difflib.get_close_matches(name.upper(), known, n=1)
-            yield name, f"Did you mean {near[0]}?" if near else "See docs/operate/configuration.md."
 
 
 def serving_config(config: VectorForgeConfig, host: str, *, insecure: bool = False) -> VectorForgeConfig:

@@ -17,9 +17,9 @@ import typer
 
 import vectorforge
 from vectorforge.bootstrap import credential_store
-from vectorforge.cli.commands.serve import bind, ignored_variables
+from vectorforge.cli.commands.serve import bind
 from vectorforge.cli.doctor.database_checks import Check, check_database
-from vectorforge.cli.session import CommandContext, session_command
+from vectorforge.cli.session import CommandContext, ignored_variables, session_command
 from vectorforge.cli.terminal import ExitCode
 from vectorforge.config import LLMSettings, RerankSettings, VectorForgeConfig
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
