@@ -8,7 +8,7 @@ from playwright.async_api import Page, expect
 
 from tests.browser.answer_script import answer, source
 from tests.browser.conftest import Visit
-from tests.browser.page_actions import ask, file
+from tests.browser.page_actions import ask, ended, file
 from tests.browser.stub_api import StubApi
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -18,6 +18,17 @@ PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch":
 async def overflow(page: Page) -> int:
     """Return the pixels by which the page is wider than the screen."""
     return int(await page.evaluate("document.documentElement.scrollWidth - innerWidth"))
+
+
+async def test_long_answer_scrolls_in_its_own_area_only(stub: StubApi, visit: Visit) -> None:
+    """The window of the page has no scroll bar: what moved it, such as find in page, could not be undone."""
+    document = stub.add_document("A passage.", file="a.md")
+    sources = [source(number, document, 0, 10) for number in range(1, 10)]
+    stub.scripts = [answer("\n\n".join(["Text [1] [5] [9]."] * 40), sources=sources)]
+    page = await visit(stub.url)
+    await ask(page, "q")
+    await ended(page)
+    assert await page.evaluate("document.scrollingElement.scrollHeight - innerHeight") == 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -64,7 +64,7 @@ async def test_canceled_stream_leaves_no_conversation(
         assert conversation["id"] == str(conversation_id)
         await stream.close()
         assert (await logged(native, str(query_id)))["outcome"] == "aborted"
-        while True:  # the conversation is deleted beside the log's record
+        while True:  # it is deleted concurrently with the end of the log
             if not (await native.get("/v1/conversations")).json()["conversations"]:
                 break
             await asyncio.sleep(0.02)
