@@ -11,9 +11,9 @@ from pydantic import SecretStr
 
 from vectorforge import errors
 from vectorforge.cli.commands.serve import bind, serving_config
-from vectorforge.cli.commands.server import stop_on_sigterm
 from vectorforge.cli.ingest.files import find_files
 from vectorforge.cli.options import parse_filter, parse_metadata, read_question, shown_source, source_name
+from vectorforge.cli.terminal import stop_on_sigterm
 from vectorforge.config import DatabaseSettings, ServerSettings, VectorForgeConfig
 from vectorforge.db.login import login_passwords
 from vectorforge.local import laptop

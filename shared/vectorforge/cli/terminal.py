@@ -7,7 +7,9 @@ and tables are tab-separated. ``NO_COLOR`` is honored (https://no-color.org).
 import json
 import logging
 import os
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -220,6 +222,25 @@ def _is_terminal(stream: TextIO) -> bool:
     return stream.isatty() if forced is None else forced != ""
 
 
+def _interrupt(*_: object) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a background job of a shell script
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def stop_on_sigterm() -> Iterator[None]:
+    """Handle SIGTERM like Ctrl-C in the block, so that started processes are stopped."""
+    if threading.current_thread() is not threading.main_thread():  # only that one may set handlers
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 @contextmanager
 def command(*, json_output: bool, debug: bool) -> Iterator[Terminal]:
     """Provide a command's terminal, and turn its errors into one line and an exit code.
@@ -233,7 +254,8 @@ def command(*, json_output: bool, debug: bool) -> Iterator[Terminal]:
         level=logging.INFO if debug else logging.ERROR, format="%(levelname)s %(name)s: %(message)s"
     )
     try:
-        yield terminal
+        with stop_on_sigterm():
+            yield terminal
     except (typer.Exit, typer.Abort, BrokenPipeError):
         raise
     except KeyboardInterrupt:

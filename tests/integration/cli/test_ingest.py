@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.command_line import VECTORFORGE, CommandLine
 from tests.support.formats.scans import Sheet, file_of, pdf_of, prose
 
@@ -105,24 +107,26 @@ def test_ingest_of_too_large_file_names_the_setting(vectorforge: CommandLine) ->
     assert "larger than 10 bytes (VECTORFORGE_MAX_DOCUMENT_BYTES)" in done.stderr
 
 
-def test_interrupted_ingest_reports_what_is_stored(vectorforge: CommandLine) -> None:
-    folder = vectorforge.folder / "many"
-    folder.mkdir()
-    for number in range(200):
-        sentences = (f"Rule {number}.{line} of the harbour says nothing." for line in range(300))
-        (folder / f"{number}.md").write_text("\n\n".join(sentences))
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_interrupted_ingest_reports_what_is_stored(
+    vectorforge: CommandLine, number: signal.Signals, tmp_path: Path
+) -> None:
+    name, folder = number.name, tmp_path
+    for file in range(200):
+        sentences = (f"Rule {file}.{line} of the harbour says nothing." for line in range(300))
+        (folder / f"{file}.md").write_text("\n\n".join(sentences))
     ingest = subprocess.Popen(
-        [VECTORFORGE, "ingest", "many", "-c", "many"],
+        [VECTORFORGE, "ingest", folder, "-c", name],
         cwd=vectorforge.folder, env=vectorforge.environment, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    while not any(c["document_count"] for c in collections_of(vectorforge) if c["name"] == "many"):
+    while not any(c["document_count"] for c in collections_of(vectorforge) if c["name"] == name):
         assert ingest.poll() is None
-    ingest.send_signal(signal.SIGINT)
+    ingest.send_signal(number)
     _, errors = ingest.communicate(timeout=60)
     assert ingest.returncode == 130, errors
     reported = re.search(r"Documents stored: (\d+)\. The same command ingests the rest\.", errors)
     assert reported, errors
-    assert 0 < int(reported[1]) <= vectorforge.json("documents", "list", "-c", "many")["total"] < 200
+    assert 0 < int(reported[1]) <= vectorforge.json("documents", "list", "-c", name)["total"] < 200
     assert "Traceback" not in errors
 
 

@@ -65,10 +65,10 @@ def up(
 def _serve(
     context: CommandContext, config: VectorForgeConfig, address: tuple[str, int], *, sample: bool
 ) -> None:
-    from vectorforge.cli.commands.server import new_event_loop, stop_on_sigterm
+    from vectorforge.cli.commands.server import new_event_loop
 
     host, terminal = address[0], context.terminal
-    with bind(*address) as bound, stop_on_sigterm():
+    with bind(*address) as bound:
         if host not in LOOPBACK and config.server.auth == "local":
             terminal.warn(
                 f"Every client that reaches {host} can read and change the documents without a login."
@@ -127,7 +127,6 @@ def mcp(
     """
     with command(json_output=False, debug=debug) as terminal:
         from vectorforge.api.mcp.server import serve_stdio
-        from vectorforge.cli.commands.server import stop_on_sigterm
 
         config = VectorForgeConfig.from_environment()
         if collection is not None:
@@ -138,7 +137,7 @@ def mcp(
             async with open_session(setup, terminal) as session:
                 await serve_stdio(session.application, session.services)
 
-        with stop_on_sigterm(), local_setup(config, data_dir=data_dir, supervised=True) as setup:
+        with local_setup(config, data_dir=data_dir, supervised=True) as setup:
             asyncio.run(serve(setup))
 
 

@@ -41,22 +41,6 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _interrupt(*_: object) -> None:
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a background job of a shell script
-        raise KeyboardInterrupt
-    signal.raise_signal(signal.SIGINT)
-
-
-@contextlib.contextmanager
-def stop_on_sigterm() -> Iterator[None]:
-    """Handle SIGTERM like Ctrl-C in the block, so that started processes are stopped."""
-    before = signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def new_event_loop() -> asyncio.AbstractEventLoop:
     """Return a uvloop event loop, which needs less CPU; asyncio's own on Windows."""
     try:
