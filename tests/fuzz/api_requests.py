@@ -172,11 +172,12 @@ def _change_body(case: Any, known: dict[str, Any] | None, chance: random.Random)
 def _wrong(where: str, case: Any, response: Any, raw: bytes | None) -> dict[str, str]:
     found: list[str] = []
     status = response.status_code
-    if response.text == _NO_HTTP:
+    text = response.content.decode(errors="replace")  # an image, for one
+    if text == _NO_HTTP:
         return {}
     if status == 500:
         found.append(f"{where}: 500")
-    if status > 500 and '"code"' not in response.text:
+    if status > 500 and '"code"' not in text:
         found.append(f"{where}: {status} without problem details")
     try:
         case.validate_response(response, checks=_CHECKS)
@@ -185,7 +186,7 @@ def _wrong(where: str, case: Any, response: Any, raw: bytes | None) -> dict[str,
     except Failure as failure:
         found.append(_named(where, status, failure))
     sent = "" if raw is None else f"\n  body {raw[:600]!r}"
-    shown = f"{case.as_curl_command()[:2000]}{sent}\n  -> {status} {response.text[:600]}" if found else ""
+    shown = f"{case.as_curl_command()[:2000]}{sent}\n  -> {status} {text[:600]}" if found else ""
     return dict.fromkeys(found, shown)
 
 

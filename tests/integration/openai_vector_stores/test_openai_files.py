@@ -136,6 +136,8 @@ async def test_file_is_attached_to_one_store_once(empty: Door) -> None:
         with pytest.raises(openai.BadRequestError) as caught:
             await stores.create(name="third", file_ids=[file_id])
         assert caught.value.param == "file_ids"
+    with pytest.raises(openai.BadRequestError, match="at least 1 character"):
+        await stores.create(name="fourth", file_ids=[""])
     assert sorted([store.name async for store in stores.list()]) == ["manuals", "other"]
     uploaded = await empty.client.files.create(file=PRESS, purpose="assistants")
     made = await stores.create(name="filled", file_ids=[uploaded.id])

@@ -16,14 +16,13 @@ from vectorforge.api.openai.vector_stores.store_schemas import (
     ChunkingStrategy,
     CursorList,
     FileCounts,
+    FileReference,
     TextContent,
     attributes_of,
     unix_time,
 )
 from vectorforge.db.repositories.file_repo import StoredFile
 from vectorforge.db.repositories.job_types import IngestionJob
-
-FileReference = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 def _without_clashes(attributes: dict[str, Any]) -> dict[str, Any]:

@@ -130,6 +130,7 @@ MAX_QUERIES = 8  # of one search
 
 MAX_BATCH_FILES = 500
 """Files that one request attaches."""
+FileReference = Annotated[str, Field(min_length=1, max_length=200)]
 _StoreName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_CHARS)]
 StoreMetadata = Annotated[
     dict[Annotated[str, Field(min_length=1, max_length=64)], Annotated[str, Field(max_length=512)]],
@@ -145,9 +146,9 @@ class VectorStoreRequest(OpenAIBody):
         default=None, description="Unique within the tenant; without one, it is made up."
     )
     description: Annotated[str, Field(max_length=2000)] | None = None
-    file_ids: (
-        Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=MAX_BATCH_FILES)] | None
-    ) = Field(default=None, description="Uploaded files to attach.")
+    file_ids: Annotated[list[FileReference], Field(max_length=MAX_BATCH_FILES)] | None = Field(
+        default=None, description="Uploaded files to attach."
+    )
     metadata: StoreMetadata | None = None
     expires_after: _Expiry | None = None
     chunking_strategy: ChunkingStrategy | None = None
