@@ -97,11 +97,11 @@ def requested_range(request: Request, etag: str, size: int) -> range | None:
         **problems(404, 416),
         206: {
             "description": "The part that `Range` requests.",
-            "content": {"application/octet-stream": {}},
+            "content": {"*/*": {}},
         },
         200: {
             "description": "The file; with `redirect=false` from a bucket an empty body and its `Location`.",
-            "content": {"application/octet-stream": {}},
+            "content": {"*/*": {}},
         },
         304: {"description": "The client has it: `If-None-Match`."},
         307: {"description": "The file is in a bucket; `Location` is valid for five minutes."},
