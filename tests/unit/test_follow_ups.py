@@ -75,13 +75,27 @@ def test_complete_query_stands_alone(query: str) -> None:
     ],
 )
 def test_query_is_related_if_it_points_back_or_shares_a_word(query: str, is_related: bool) -> None:
-    assert expand(query, KETTLE) == Expansion("Where do I buy a copper kettle?", ANY, is_related)
+    assert expand(query, KETTLE) == Expansion("Where do I buy a copper kettle?", ANY, is_related, ANY)
 
 
 def test_only_words_that_the_query_lacks_are_added() -> None:
     expansion = expand("Does the kettle whistle?", KETTLE)
     assert expansion is not None
     assert expansion.words == "buy copper"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("In the harbor shop of Bergen [Source 1]. It sells kettles [2].", "harbor shop Bergen sells"),
+        ("I don't have enough information to answer that question.", ""),
+        (" ".join(f"word{number}" for number in range(9)), "word0 word1 word2 word3 word4 word5"),
+    ],
+)
+def test_first_words_of_the_last_answer_are_searched_for(answer: str, words: str) -> None:
+    expansion = expand("Does the kettle whistle?", history_of([("Where do I buy a kettle?", answer)]))
+    assert expansion is not None
+    assert (expansion.words, expansion.answer_words) == ("buy", words)
 
 
 def test_turns_are_read_back_to_one_that_stands_alone_and_from_the_first() -> None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from vectorforge.llm.providers.patterns import WORD, terms
+from vectorforge.llm.providers.patterns import LABEL_LIKE, WORD, terms
 from vectorforge.patterns import pattern_of
 from vectorforge.pipeline.types import HistoryMessage
 
@@ -19,6 +19,8 @@ _TURNS = 3
 _TURN_CHARS = 200
 _TURN_WORDS = 6
 """Words of one turn for the search by words: more would outweigh the query's own."""
+_REFUSAL = "I don't have enough information"
+"""Start of an answer whose words say nothing of the subject."""
 _FEW_WORDS = 3
 """Words, and characters of a script without spaces, of a query too short to stand alone."""
 _FEW_CHARS = 6
@@ -119,6 +121,9 @@ class Expansion:
     is_related: bool
     """True if the query points at earlier turns or shares a word with them; else its subject may be new, and
     only the search by words uses them."""
+    answer_words: str = ""
+    """First content words of the last answer, for the search by words only: a quotation chosen by them would
+    repeat the answer."""
 
     @property
     def added(self) -> str:
@@ -140,14 +145,20 @@ def expand(query: str, messages: Sequence[HistoryMessage]) -> Expansion | None:
     turns = list(dict.fromkeys(" ".join(t.split())[:_TURN_CHARS] for t in [*_latest(earlier), *earlier[:1]]))
     if not any(turns):
         return None
-    words: list[str] = []
+    last = messages[-1]
+    answer = last.content[:_READ_CHARS] if last.role == "assistant" else ""
     seen = set(terms(query[:_READ_CHARS]))
-    for turn in turns:
-        new = [word for word, found in _content(turn) if not found <= seen]
-        words += new[:_TURN_WORDS]
-        seen.update(*map(terms, words))
-    answers = [message.content[:_READ_CHARS] for message in messages[-1:] if message.role == "assistant"]
-    return Expansion(" ".join(turns), " ".join(words), _is_related(query, [*earlier[-_TURNS:], *answers]))
+    words = [word for turn in turns for word in _new_words(turn, seen)]
+    is_related = _is_related(query, [*earlier[-_TURNS:], answer])
+    answered = "" if answer.startswith(_REFUSAL) else LABEL_LIKE.sub(" ", answer)
+    return Expansion(" ".join(turns), " ".join(words), is_related, " ".join(_new_words(answered, seen)))
+
+
+def _new_words(text: str, seen: set[str]) -> list[str]:
+    """Return the first content words with terms that are not in ``seen``, and add these."""
+    words = [word for word, found in _content(text) if not found <= seen][:_TURN_WORDS]
+    seen.update(*map(terms, words))
+    return words
 
 
 def _latest(earlier: Sequence[str]) -> Iterator[str]:
