@@ -10,7 +10,7 @@ from vectorforge.config import IngestionSettings
 from vectorforge.errors import InvalidInputError
 from vectorforge.ingestion.chunk import ChunkingConfig, chunk_text
 from vectorforge.ingestion.extract import media
-from vectorforge.ingestion.types import TextChunk
+from vectorforge.ingestion.types import SpanKind, TextChunk, TextSpan
 
 ANY_TEXT = st.text(st.characters(codec=None), max_size=400) | st.lists(
     st.sampled_from(
@@ -144,6 +144,33 @@ def test_chunk_short_text_joins_neighbor(filler: int, media_type: str) -> None:
 def test_chunk_short_document_yields_one_chunk() -> None:
     assert [chunk.text for chunk in chunk_text("MIT.")] == ["MIT."]
     assert [chunk.text for chunk in chunk_text("# Licence", media_type=media.MARKDOWN)] == ["# Licence"]
+
+
+TABLE = "| key | value |\n|---|---|\n" + "| a key of the table | a value of the table |\n" * 12
+
+
+@pytest.mark.parametrize("following", [TABLE, TABLE.replace("| a", "- a"), f"```\n{TABLE}```\n"])
+@pytest.mark.parametrize("before", ["", "Words of another sentence. " * 12])
+def test_chunk_begins_with_the_sentence_that_leads_in_to_it(before: str, following: str) -> None:
+    text = f"# Keys\n\n{before}These are the keys\nof the table:\n\n{following}"
+    chunks = chunk_text(text, media_type=media.MARKDOWN)
+    check(text, chunks, ChunkingConfig())
+    (chunk,) = [chunk for chunk in chunks if chunk.text.count("a value of the table") == 12]
+    assert "These are the keys\nof the table:\n\n" in chunk.text
+    assert ("# Keys" in chunk.text) == (not before)
+
+
+@pytest.mark.parametrize("size", [570, 600])
+def test_lead_in_is_repeated_only_if_it_fits(size: int) -> None:
+    text = f"{'Words of another sentence. ' * 12}The keys:\n\n{TABLE}"
+    chunks = chunk_text(
+        text,
+        ChunkingConfig(size, 40),
+        media_type=media.MARKDOWN,
+        spans=[TextSpan(text.index(TABLE), len(text.rstrip()), SpanKind.ROW)],
+    )
+    check(text, chunks, ChunkingConfig(size, 40))
+    assert chunks[-1].text.startswith("The keys:") == (size == 600)
 
 
 def test_chunk_whitespace_yields_no_chunks() -> None:

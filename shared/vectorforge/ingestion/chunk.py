@@ -24,6 +24,7 @@ _SHORT = 50
 """Characters below which a chunk joins its neighbor, at most an eighth of the size: short chunks match
 poorly, and displace relevant ones."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_SENTENCE_START = re.compile(r"[.!?]\s+|\n\s*\n|\n(?=\s*(?:[-*+#]|\d+[.)])\s)")
 
 
 _Span = tuple[int, int]
@@ -89,7 +90,8 @@ def chunk_text(
 
     Returns:
         Chunks in the order of the text. Together they cover every character that is not white space, and
-        none is white space only. Bare headings and chunks under 50 characters are part of a neighbor.
+        none is white space only. Bare headings and chunks under 50 characters are part of a neighbor. A
+        chunk of what a sentence leads in to ("In this order:") begins with it, if the overlap allows.
     """
     from semantic_text_splitter import MarkdownSplitter, TextSplitter
 
@@ -112,11 +114,30 @@ def chunk_text(
             for offset, chunk in splitter.chunk_indices(readable[begin:end])
             if chunk.strip()
         ]
-    joined = _ShortChunks(text, config.chunk_size, headings.starts, rows).joined(cut)
+    joined = _with_lead_ins(
+        text, _ShortChunks(text, config.chunk_size, headings.starts, rows).joined(cut), config
+    )
     return [
         TextChunk(index, text[start:stop], start, stop, headings.above(start, stop))
         for index, (start, stop) in enumerate(joined)
     ]
+
+
+def _with_lead_ins(text: str, spans: Sequence[_Span], config: ChunkingConfig) -> list[_Span]:
+    """Start chunks at the sentence with a colon before them; leave out one that is then part of the next."""
+    done: list[_Span] = []
+    for start, end in spans:
+        earliest = max(done[-1][0], start - config.chunk_overlap, end - config.chunk_size) if done else start
+        before = text[earliest:start].rstrip()
+        if before.endswith((":", "：")) and not text[start:end].lstrip().startswith("#"):
+            begins = [earliest + match.end() for match in _SENTENCE_START.finditer(before)]
+            if earliest == done[-1][0]:
+                begins.insert(0, earliest)
+            start = begins[-1] if begins else start
+        if done and done[-1][0] == start:
+            done.pop()
+        done.append((start, end))
+    return done
 
 
 def _regions(text: str, rows: Sequence[TextSpan]) -> Iterator[tuple[_Span, list[TextSpan]]]:
