@@ -200,6 +200,23 @@ async def test_further_lead_in_without_its_list_is_not_quoted() -> None:
     assert "Three layers" not in await answer("How are tenants isolated in layers?", others, cut)
 
 
+async def test_repeated_lead_in_is_quoted_from_the_chunk_with_its_list() -> None:
+    lead = "Three layers isolate the tenants of a database:"
+    text = await answer(
+        "Which layers isolate tenants?", f"Words.\n\n{lead}", BILLING, f"{lead}\n\n- roles\n- policies\n"
+    )
+    assert text == f"{lead} [Source 3]\nroles [Source 3]\npolicies [Source 3]"
+
+
+async def test_row_of_an_identifier_needs_the_whole_identifier() -> None:
+    texts = (
+        "Quality is low if the relevance is low.",
+        "| field | meaning |\n|---|---|\n| `low_quality` | counted |",
+    )
+    assert (await answer("When is quality low?", *texts)).startswith("Quality is low if")
+    assert (await answer("What is low_quality?", *texts)).startswith("field: low_quality")
+
+
 async def test_lead_in_is_quoted_with_the_first_items_of_a_long_list() -> None:
     long = "".join(f"- Layer {n} has {'many ' * 20}parts.\n" for n in range(12))
     text = await answer("Which layers isolate tenants?", f"These layers isolate tenants:\n\n{long}")

@@ -139,7 +139,13 @@ def _ranked(text: str, sources: Sequence[GroundingSource]) -> tuple[WeightedQuer
                 quotable.append((number, piece))
     among = _candidates(sources, quotable)
     query = WeightedQuery(text, [one for one, *_ in among])
-    scored = [max(((query.lexical_score(one), one) for one in same), key=itemgetter(0)) for same in among]
+    scored: list[Scored] = []
+    for same in among:
+        scores = list(map(query.lexical_score, same))
+        ends = [leads_in(one.piece) and one.piece is parts[one.source, one.piece.part][-1] for one in same]
+        # of equal lead-ins one whose list is in the same chunk
+        _, _, best = min(zip(ends, (-score for score in scores), same, strict=True), key=itemgetter(0, 1))
+        scored.append((max(scores), best))
     return query, sorted(scored, key=itemgetter(0), reverse=True), parts
 
 
@@ -155,7 +161,7 @@ def _candidates(
         share = max(0.0, source.relevance or 0.0) / best if best > 0 else 0.0
         words = all_terms(piece.text)
         result.setdefault(" ".join(piece.text.split()).casefold(), []).append(
-            Candidate(number, piece, words, before, terms(piece.subject), terms(piece.opens), share)
+            Candidate(number, piece, words, before, all_terms(piece.subject), terms(piece.opens), share)
         )
     return list(result.values())
 

@@ -170,9 +170,9 @@ figures 2 to 7 % of the own queries of six collections are refused, and 96 to 10
 
 # Tuned by hand on a public question set (SQuAD paragraphs).
 _WEIGHT_RANK = 0.2
-_WEIGHT_RELEVANCE = 0.5  # of 1,190 first citations 1,129 are right with 0, 1,133 or 1,134 with 0.3 to 0.7
+_WEIGHT_RELEVANCE = 0.7  # of 1,190 first citations 1,129 are right with 0, 1,133 or 1,134 with 0.3 to 0.7
 _WEIGHT_TYPE = 0.3
-_WEIGHT_BEFORE = 0.3
+_WEIGHT_BEFORE = 0.4
 _WEIGHT_SUBJECT = 1.5
 _WEIGHT_OPENING = 0.5
 _PENALTY_SHORT = 0.3
