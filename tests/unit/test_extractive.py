@@ -208,6 +208,14 @@ async def test_repeated_lead_in_is_quoted_from_the_chunk_with_its_list() -> None
     assert text == f"{lead} [Source 3]\nroles [Source 3]\npolicies [Source 3]"
 
 
+async def test_short_sentence_is_quoted_if_it_answers() -> None:
+    others = "The project has users in ten countries. The project began in a small garage."
+    text = await answer(
+        "Which license has the project?", f"{others}\n\n{BILLING}\n\nRivers run.\n\nMIT license."
+    )
+    assert text.startswith("MIT license. [Source 1]")
+
+
 async def test_row_of_an_identifier_needs_the_whole_identifier() -> None:
     texts = (
         "Quality is low if the relevance is low.",

@@ -175,7 +175,7 @@ _WEIGHT_TYPE = 0.3
 _WEIGHT_BEFORE = 0.4
 _WEIGHT_SUBJECT = 1.5
 _WEIGHT_OPENING = 0.5
-_PENALTY_SHORT = 0.3
+_PENALTY_SHORT = 0.1
 _PENALTY_FRAGMENT = 0.1
 _SHORT = 30
 """Characters; shorter texts are rarely sentences."""
