@@ -27,7 +27,7 @@ from vectorforge.pipeline.types import HistoryMessage, QueryConfig
 
 K = 5
 LEAST_OF_STANDALONE = 0.85
-"""The goal is 0.9; measured on 2026-11-27: 0.89 of the turns chosen on, 0.90 of those held out."""
+"""The goal is 0.9; measured on 2026-11-28: 0.88 of the turns chosen on, 0.93 of those held out."""
 TOPIC_CHANGE = "topic_change"
 
 
