@@ -35,14 +35,14 @@ terms AS MATERIALIZED (
     CROSS JOIN LATERAL (SELECT cardinality(term.postings)::float8 AS df) AS counted
 ),
 """  # noqa: S608 -- the only insertions are the constants above
+# unnest() among the results: behind FROM, it would store a word's postings before the first one is read.
 _SCORED = f"""
 scored AS (
     SELECT posting >> {_NUMBER_BITS} AS number,
-           sum(weight * frequency / (frequency + {K1 * (1 - B):.6g} + per_word * (posting & 32767)::float8))
-           AS lexical_score
-    FROM terms
-    CROSS JOIN LATERAL unnest(terms.postings) AS posting
-    CROSS JOIN LATERAL (SELECT ((posting >> 15 & 255) + 1)::float8 AS frequency) AS counted
+           sum(weight / (
+               1 + ({K1 * (1 - B):.6g} + per_word * (posting & 32767)) / ((posting >> 15 & 255) + 1)
+           )) AS lexical_score
+    FROM (SELECT weight, per_word, unnest(postings) AS posting FROM terms) AS posted
     GROUP BY 1
 ),
 """  # noqa: S608 -- the only insertions are the constants above
@@ -55,12 +55,17 @@ CROSS JOIN LATERAL (
 """
 """Join of a relation of chunks' numbers with ``t``, their ``chunk_id, document_id``: one look-up for each."""
 
-# OFFSET keeps the conditions out of the sort: they are tested on the best, one by one, until there are
-# enough.
+_SORTED = "(SELECT number, lexical_score FROM scored ORDER BY lexical_score DESC, number {limit})"
+# With conditions, tested on the best, one by one, until there are enough: the first few are picked out in one
+# pass, the others sorted only where these do not suffice (PostgreSQL runs the parts of UNION ALL in turn).
+# That is a twentieth of a hybrid search of 10,000 chunks, and more where more chunks have the words.
+_RANKED = " UNION ALL ".join(
+    (_SORTED.format(limit="LIMIT %(depth)s * 4"), _SORTED.format(limit="OFFSET %(depth)s * 4"))
+)
 _BEST = """
 best_by_words AS MATERIALIZED (
     SELECT t.chunk_id, t.document_id, ranked.lexical_score
-    FROM (SELECT number, lexical_score FROM scored ORDER BY lexical_score DESC, number {limit}) AS ranked
+    FROM ({ranked}) AS ranked
     {chunk}
     WHERE {number_passes} AND {chunk_passes}
     LIMIT %(depth)s
@@ -87,7 +92,7 @@ def lexical_ctes(number_passes: str = "TRUE", chunk_passes: str = "TRUE") -> str
     """
     everything = number_passes == chunk_passes == "TRUE"
     best = _BEST.format(
-        limit="LIMIT %(depth)s" if everything else "OFFSET 0",
+        ranked=_SORTED.format(limit="LIMIT %(depth)s") if everything else _RANKED,
         chunk=CHUNK_OF.format(relation="ranked"),
         number_passes=number_passes,
         chunk_passes=chunk_passes,
