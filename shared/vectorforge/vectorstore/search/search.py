@@ -27,7 +27,8 @@ _LIMITED_DIMENSION: Final = 384
 _MAX_EF_SEARCH: Final = 1_000
 _MAX_CACHED: Final = 10_000
 _MAX_FILTERS: Final = 1_000
-_EF_LEAST: Final = 80
+_EF_LEAST: Final = 48
+"""Smallest candidate list, for up to 5,760 vectors; see docs/decisions/retrieval.md."""
 _EF_STEP: Final = 8
 """It stands in the statement, and follows a mean: in steps there are few statements to plan."""
 _WIDENING: Final = 1.25
