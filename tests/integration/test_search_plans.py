@@ -168,7 +168,7 @@ class TestScanReasons:
         ]
         assert [hit.chunk.id for hit in counted] == [hit.chunk.id for hit in wide]
         assert counted.scan == short.scan == wide.scan == Scan("index", "many")
-        assert counted.matched == 1_000  # half of a batch of 80 matched, so all were recounted
+        assert counted.matched == 1_000  # half of the batch matched, so all were recounted
         assert short.matched == counted.matched
         assert wide.matched == LEG_DEPTH
 
@@ -187,14 +187,14 @@ class TestScanReasons:
         self, opened: Database, owner_url: str
     ) -> None:
         await fill(opened.for_tenant("large"), CHUNKS, 1)
-        small = await fill(opened.for_tenant("small"), 8, 2)
+        small = await fill(opened.for_tenant("small"), 5, 2)
         index_space(owner_url, f"cosine_{DIMENSION}")
         analyze(owner_url)
         query = small.vectors[3]
-        # a hybrid search needs 50 candidates, and of 501 vectors one is the small collection's
-        found = await small.search(PgVectorStore(small.db, exact_scan_limit=5), query, query_text="3")
+        # a hybrid search needs 30 candidates, and of 801 vectors one is the small collection's
+        found = await small.search(PgVectorStore(small.db, exact_scan_limit=4), query, query_text="3")
         assert found.scan == Scan("exact", "sparse")
-        assert len(found) == 8
+        assert len(found) == 5
         assert small.recall(await small.search(PgVectorStore(small.db), query), query) == 1
 
     @pytest.mark.parametrize("times", [1, 2])

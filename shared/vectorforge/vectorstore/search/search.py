@@ -16,8 +16,8 @@ from vectorforge.vectorstore.search.statement import MAX_SCAN_TUPLES, SearchCons
 if TYPE_CHECKING:  # only a database with read replicas needs it
     from vectorforge.db.reader import Reader
 
-LEG_DEPTH: Final = 50
-"""Candidates of each leg of a hybrid search, at least. 70 gain nothing: see docs/decisions/retrieval.md."""
+LEG_DEPTH: Final = 30
+"""Candidates of each leg of a hybrid search, at least. 50 gain nothing: see docs/decisions/retrieval.md."""
 _MAX_REPEATED_FILTER: Final = 2_000
 """Characters of a filter that stands in every branch. A longer one stands once, and what it lets through is
 always compared completely: a statement over 16 KB pins a connection of RDS Proxy
