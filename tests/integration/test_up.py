@@ -1,5 +1,6 @@
 """``vectorforge up`` as a process: documents, access, and recovery."""
 
+import asyncio
 import hashlib
 import json
 import os
@@ -15,13 +16,15 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from tests.support.vendors.fake_openai import FakeOpenAI
+from tests.support.vendors.vendor_behaviour import Reply
 from vectorforge.local.cluster import read_pid_file
 from vectorforge.local.postgres import EmbeddedPostgres
 
@@ -162,20 +165,28 @@ def sample_of(served: dict[str, Any]) -> list[dict[str, Any]]:
     return list(found["documents"])
 
 
+def store(served: dict[str, Any], name: str, text: str) -> None:
+    """Store a document in the default collection."""
+    collection = fetch(f"{served['url']}/v1/collections")["collections"][0]
+    body = json.dumps({"documents": [{"source": name, "text": text}]}).encode()
+    url = f"{served['url']}/v1/collections/{collection['id']}/documents"
+    urllib.request.urlopen(json_request(url, body), timeout=60).close()  # noqa: S310 - our own server
+    give_up_at = time.monotonic() + 60
+    while not any(d["source"] == name for d in sample_of(served)):
+        assert time.monotonic() < give_up_at
+        time.sleep(0.05)
+
+
+def json_request(url: str, body: bytes) -> urllib.request.Request:
+    return urllib.request.Request(url, body, {"content-type": "application/json"})  # noqa: S310 - our own server
+
+
 @pytest.mark.parametrize("name", ["README.md", "vectorforge/README.md"])
 def test_user_documents_with_sample_names_are_untouched(folder: Path, name: str) -> None:
     """Also with the names of the sample's: another program may choose any source."""
     text = "Mine: the cellar key hangs behind the clock."
     with serving(folder, "--no-sample") as served:
-        collection = fetch(f"{served['url']}/v1/collections")["collections"][0]
-        body = json.dumps({"documents": [{"source": name, "text": text}]}).encode()
-        url = f"{served['url']}/v1/collections/{collection['id']}/documents"
-        request = urllib.request.Request(url, body, {"content-type": "application/json"})  # noqa: S310 - our own server
-        urllib.request.urlopen(request, timeout=60).close()  # noqa: S310 - as above
-        give_up_at = time.monotonic() + 60
-        while not any(d["source"] == name for d in sample_of(served)):
-            assert time.monotonic() < give_up_at
-            time.sleep(0.05)
+        store(served, name, text)
     with serving(folder) as served:
         mine = next(d for d in sample_of(served) if d["source"] == name)
         assert mine["version"] == 1
@@ -252,3 +263,24 @@ def test_command_that_restarted_database_does_not_stop_it(folder: Path) -> None:
         wait_for_answer(f"{served['url']}/v1/collections", folder, killed)
         run(folder, "collections", "list")
         assert postmaster(folder) == alive
+
+
+async def test_stop_cuts_a_long_stream_without_a_traceback(folder: Path) -> None:
+    async with FakeOpenAI() as model:
+        model.script(Reply(texts=("The key",), ending="stall"))
+        variables = {
+            "VECTORFORGE_OPENAI_API_KEY": model.api_key,
+            "VECTORFORGE_OPENAI_BASE_URL": model.base_url,
+        }
+        with ExitStack() as streams, serving(folder, "--no-sample", **variables) as served:
+            await asyncio.to_thread(store, served, "mine.md", "Mine: the key hangs behind the clock.")
+            body = json.dumps({"query": "Where does the key hang?", "stream": True}).encode()
+            request = json_request(f"{served['url']}/v1/rag/query", body)
+            opened = await asyncio.to_thread(urllib.request.urlopen, request, timeout=60)
+            stream = streams.enter_context(opened)
+            read = b""
+            while b"event: token" not in read:
+                read += (line := await asyncio.to_thread(stream.readline))
+                assert line, read
+    assert "Traceback" not in served["stderr"]
+    assert served["stderr"].count("\n") < 5

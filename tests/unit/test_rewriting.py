@@ -48,7 +48,7 @@ async def test_new_subject_is_searched_by_itself_and_by_words_of_earlier_turns_w
     query = "Who painted the Mona Lisa?"
     result = await setup.service.query(query, COLLECTION, QueryConfig(history=HISTORY))
     (request,) = setup.retriever.requests
-    assert (request.query, request.words, request.context) == (query, query, "buy copper kettle")
+    assert (request.query, request.words, request.context) == (query, query, "buy copper kettle shop")
     assert result.rewritten_query == f"{query} buy copper kettle"
     assert len(setup.llm.calls) == 1  # the answer
 

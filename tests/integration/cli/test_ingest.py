@@ -107,6 +107,7 @@ def test_ingest_of_too_large_file_names_the_setting(vectorforge: CommandLine) ->
     assert "larger than 10 bytes (VECTORFORGE_MAX_DOCUMENT_BYTES)" in done.stderr
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_interrupted_ingest_reports_what_is_stored(
     vectorforge: CommandLine, number: signal.Signals, tmp_path: Path

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
@@ -50,6 +51,11 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
+def _is_no_cancellation(record: logging.LogRecord) -> bool:
+    """Return False for the trace of a response that the end of the server has cut: a warning counts these."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+
+
 async def serve(
     app: "FastAPI",
     bound: socket.socket,
@@ -69,6 +75,7 @@ async def serve(
         ws="none",
         lifespan="on",
     )
+    logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
     server = _Server(config, on_started)
 
     def stop() -> None:
