@@ -21,6 +21,7 @@ def test_destroy_after_a_killed_deploy_stops_its_processes(private_dir: Callable
         for line in command.stderr:  # until LocalStack starts
             if b"LocalStack" in line:
                 break
+    synthesis = psutil.Process(command.pid).children(recursive=True)
     command.kill()
     command.wait()
     started = [psutil.Process(processes.pid(name)) for name in processes.names()]
@@ -28,4 +29,5 @@ def test_destroy_after_a_killed_deploy_stops_its_processes(private_dir: Callable
     done = run(folder, "destroy", "--delete-data")
     assert (done.returncode, done.stderr.splitlines()[0]) == (0, "Stopped.")
     assert psutil.wait_procs(started, timeout=10)[1] == []
+    assert psutil.wait_procs(synthesis, timeout=1)[1] == []
     assert not (folder / "deployment").exists()

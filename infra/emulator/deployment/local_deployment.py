@@ -1,5 +1,6 @@
 """Life cycle of a deployment on this machine."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -126,6 +127,7 @@ class LocalDeployment:
         if not self.folder.exists():
             return False
         with self._lock():
+            self._end_orphans()
             processes = self._processes()
             ended = [
                 name
@@ -147,6 +149,20 @@ class LocalDeployment:
         give_up_at = time.monotonic() + _STOP_TIMEOUT_S
         while self.folder.exists():
             shutil.rmtree(self.folder, ignore_errors=time.monotonic() < give_up_at)
+
+    def _end_orphans(self) -> None:
+        """End commands of CDK that survive a killed ``deploy``, and would go on writing into the folder."""
+        import psutil
+
+        assemblies = {str(self.folder / "cdk.out"), str(self.folder / "cdk.out.local")}
+        for process in psutil.process_iter(["cmdline"]):
+            if not assemblies.isdisjoint(process.info["cmdline"] or ()):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    family = [process, *process.children(recursive=True)]
+                    for member in family:
+                        with contextlib.suppress(psutil.NoSuchProcess):
+                            member.kill()
+                    psutil.wait_procs(family, timeout=_STOP_TIMEOUT_S)
 
     # -- processes
 
