@@ -1,12 +1,12 @@
 """Counts of migrations 0034 and 0035: exact for what an earlier version has stored, and for later writes."""
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 
 from tests.integration.terms.test_language_upgrade import CREATE, STORE
+from tests.support.postgres.databases import migrate_before
 from vectorforge.db.schema.migrate import MIGRATIONS, migrate
 
 FILE = next(MIGRATIONS.glob("*_stored_counts.sql"))
@@ -22,10 +22,7 @@ async def test_stored_documents_and_conversations_are_counted_by_the_upgrade(
     make_database: Callable[..., str], tmp_path: Path
 ) -> None:
     url = make_database(empty=True)
-    for file in MIGRATIONS.glob("*.sql"):
-        if file.name < FILE.name:
-            shutil.copy(file, tmp_path / file.name)
-    await migrate(url, directory=tmp_path)
+    await migrate_before(url, FILE, tmp_path)
     with psycopg.connect(url) as connection:
         connection.execute("SELECT vectorforge.enter_tenant('acme')")
         connection.execute("SELECT vectorforge.ensure_embedding_space('cosine', 2, 'full')")

@@ -97,20 +97,11 @@ class BackgroundProcesses:
         Returns:
             Whether it was running.
         """
-        import psutil
-
         recorded = self._recorded()
         record = recorded.pop(name, None)
         process = _find(record) if record is not None else None
         if process is not None:
-            family = [process, *process.children(recursive=True)]
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.send_signal(signal.SIGTERM)
-            psutil.wait_procs([process], timeout=timeout_s)
-            for member in family:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    member.kill()  # by number and start time
-            psutil.wait_procs(family, timeout=_KILL_TIMEOUT_S)
+            end(process, timeout_s=timeout_s)
         self._record(recorded)
         return process is not None
 
@@ -130,6 +121,21 @@ class BackgroundProcesses:
         written = self._file.with_suffix(".new")
         written.write_text(json.dumps({name: asdict(record) for name, record in records.items()}))
         written.replace(self._file)
+
+
+def end(process: "psutil.Process", *, timeout_s: float) -> None:
+    """Send SIGTERM to a process, and kill it after this time, and its children in any case."""
+    import psutil
+
+    family = [process]
+    with contextlib.suppress(psutil.NoSuchProcess):
+        family += process.children(recursive=True)
+        process.send_signal(signal.SIGTERM)
+    psutil.wait_procs([process], timeout=timeout_s)
+    for member in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member.kill()  # by number and start time
+    psutil.wait_procs(family, timeout=_KILL_TIMEOUT_S)
 
 
 def _find(record: _Record) -> "psutil.Process | None":

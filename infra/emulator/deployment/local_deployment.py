@@ -1,6 +1,5 @@
 """Life cycle of a deployment on this machine."""
 
-import contextlib
 import fcntl
 import json
 import os
@@ -17,7 +16,7 @@ from pathlib import Path
 from infra.bundling.bundle import ROOT
 from infra.emulator.aws_emulator import REGION, answers, free_port
 from infra.emulator.aws_functions import SLOW_EMULATOR, passed_on, provider_keys
-from infra.emulator.deployment.background import BackgroundProcesses
+from infra.emulator.deployment.background import BackgroundProcesses, end
 from infra.emulator.deployment.cdk import Cdk
 from infra.emulator.deployment.database import embedded, start_database, start_proxy
 from infra.emulator.deployment.emulated_account import Deployed, EmulatedAccount
@@ -157,12 +156,7 @@ class LocalDeployment:
         assemblies = {str(self.folder / "cdk.out"), str(self.folder / "cdk.out.local")}
         for process in psutil.process_iter(["cmdline"]):
             if not assemblies.isdisjoint(process.info["cmdline"] or ()):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    family = [process, *process.children(recursive=True)]
-                    for member in family:
-                        with contextlib.suppress(psutil.NoSuchProcess):
-                            member.kill()
-                    psutil.wait_procs(family, timeout=_STOP_TIMEOUT_S)
+                end(process, timeout_s=_STOP_TIMEOUT_S)
 
     # -- processes
 

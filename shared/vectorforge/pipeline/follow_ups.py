@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from vectorforge.llm.providers.extractive import NO_ANSWER
 from vectorforge.llm.providers.patterns import LABEL_LIKE, WORD, terms
 from vectorforge.patterns import pattern_of
 from vectorforge.pipeline.types import HistoryMessage
@@ -19,8 +20,6 @@ _TURNS = 3
 _TURN_CHARS = 200
 _TURN_WORDS = 6
 """Words of one turn for the search by words: more would outweigh the query's own."""
-_REFUSAL = "I don't have enough information"
-"""Start of an answer whose words say nothing of the subject."""
 _FEW_WORDS = 3
 """Words, and characters of a script without spaces, of a query too short to stand alone."""
 _FEW_CHARS = 6
@@ -126,6 +125,11 @@ class Expansion:
     repeat the answer."""
 
     @property
+    def context(self) -> str:
+        """Words that the search by words counts less than the query's own."""
+        return f"{self.words} {self.answer_words}".rstrip()
+
+    @property
     def added(self) -> str:
         """Text that is searched for besides the query; may be empty."""
         return self.turns if self.is_related else self.words
@@ -150,7 +154,7 @@ def expand(query: str, messages: Sequence[HistoryMessage]) -> Expansion | None:
     seen = set(terms(query[:_READ_CHARS]))
     words = [word for turn in turns for word in _new_words(turn, seen)]
     is_related = _is_related(query, [*earlier[-_TURNS:], answer])
-    answered = "" if answer.startswith(_REFUSAL) else LABEL_LIKE.sub(" ", answer)
+    answered = "" if answer.startswith(NO_ANSWER) else LABEL_LIKE.sub(" ", answer)
     return Expansion(" ".join(turns), " ".join(words), is_related, " ".join(_new_words(answered, seen)))
 
 

@@ -231,7 +231,7 @@ class QuerySteps:
             allow_lexical_fallback=self.ladder.enabled,
             lookup=run.lookup,
             words=None if expansion is None else run.search_text,
-            context=None if expansion is None else f"{expansion.words} {expansion.answer_words}",
+            context=None if expansion is None else expansion.context,
             distinct=True,
             mmr_lambda=config.mmr_lambda,
             min_version=config.min_version,

@@ -1,6 +1,5 @@
 """Collections of a version before languages of documents: found as before, without ingesting again."""
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
@@ -10,6 +9,7 @@ from psycopg.conninfo import make_conninfo
 
 from tests.integration.terms.conftest import Store
 from tests.integration.terms.test_document_languages import ENGLISH, GERMAN, configurations, found, put
+from tests.support.postgres.databases import migrate_before
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.schema.migrate import MIGRATIONS, migrate
@@ -40,10 +40,7 @@ async def test_stored_words_are_found_after_the_upgrade(
     make_database: Callable[..., str], tmp_path: Path
 ) -> None:
     url = make_database(empty=True)
-    for file in MIGRATIONS.glob("*.sql"):
-        if file.name < FILE.name:
-            shutil.copy(file, tmp_path / file.name)
-    await migrate(url, directory=tmp_path)
+    await migrate_before(url, FILE, tmp_path)
     made: dict[str, UUID] = {}
     with psycopg.connect(url) as connection:
         connection.execute("SELECT vectorforge.enter_tenant('acme')")

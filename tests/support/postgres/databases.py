@@ -1,11 +1,15 @@
 """Databases used by a single test or module."""
 
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from vectorforge.db.schema.migrate import MIGRATIONS, migrate
 
 TEMPLATE = "vectorforge_template"
 """A migrated database of the session's server, without rows."""
@@ -30,6 +34,14 @@ def drop_database(url: str) -> None:
     name = conninfo_to_dict(url)["dbname"]
     with psycopg.connect(make_conninfo(url, dbname="postgres"), autocommit=True) as connection:
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+async def migrate_before(url: str, file: Path, folder: Path) -> None:
+    """Apply the migrations before a file, which are copied to an empty folder."""
+    for earlier in MIGRATIONS.glob("*.sql"):
+        if earlier.name < file.name:
+            shutil.copy(earlier, folder / earlier.name)
+    await migrate(url, directory=folder)
 
 
 @contextmanager
