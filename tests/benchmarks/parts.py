@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import scripts
-from figures import selectivity
+from figures import million, selectivity
 from figures.scale import Scale
 from page import Section
 from peers import comparison, documents, starting, storing
 from peers.arena import Arena, arena
 from peers.database import SERVICE_DATABASE, BenchmarkDatabase, benchmark_database
 from peers.roster import OURS, ROSTER, Entry
-from sections import comparison_section, quality_tables, search_section, tables_section
+from sections import comparison_section, quality_tables, scale_section, search_section, tables_section
 
 
 @dataclass(frozen=True)
@@ -221,6 +221,14 @@ PARTS: dict[str, Part] = {
                 optional=size > 100_000,
             )
             for size, words in SIZES.items()
+        ),
+        Part(
+            "scale",
+            "a million chunks, more than shared_buffers holds: build, recall, latency, random filters",
+            60,
+            lambda workshop: million.measure(workshop.database, workshop.options.questions),
+            scale_section,
+            optional=True,
         ),
         Part(
             "index-kinds",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from figures import selectivity
+from figures import million, selectivity
 from figures.measuring import Table
 from page import Plot, Section
 from peers import report
@@ -48,6 +48,15 @@ def search_section(size: int, figures: Any, settings: Mapping[str, Any]) -> Sect
         "among the large tenant's. Recall counts the nearest vectors by exact computation."
     )
     return Section(f"Search among {size:,} chunks", text, selectivity.tables(figures))
+
+
+def scale_section(figures: Any, settings: Mapping[str, Any]) -> Section:
+    text = (
+        f"40 words and 384 dimensions a chunk, {settings['questions']} searches of each kind, 2 GB of "
+        "shared_buffers. Random searches have up to three conditions, nine of ten as the large tenant. What "
+        "it means for ten times as many chunks: [scaling](scaling.md)."
+    )
+    return Section("Search among a million chunks", text, million.tables(figures))
 
 
 def quality_tables(figures: Any) -> list[Table]:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from figures import million
 from figures.scale import Scale
 from figures.selectivity import TOP_K, measure_scale, tables
 from peers.database import BenchmarkDatabase, Loaded
@@ -31,3 +32,19 @@ async def test_benchmark_of_small_collection_measures_all_rows_and_reuses_data(
     again = await measure_scale(database, scale, questions=2)
     assert database.loaded.facts(scale.database) == stored, "the same collections"
     assert [row["matching"] for row in again] == [row["matching"] for row in found]
+
+
+async def test_benchmark_of_a_million_at_small_size_reports_build_and_no_short_result(
+    postgres_server: EmbeddedPostgres, tmp_path: Path
+) -> None:
+    database = BenchmarkDatabase(postgres_server, "127.0.0.1", Loaded(tmp_path))
+    found = await million.measure_million(database, Scale(700, words=12), questions=2)
+    assert found["build"]["chunks"] == 700 + 10 + 100
+    assert found["build"]["index_memory_bytes"] > 10_000_000
+    assert found["random"]["short"] == 0
+    assert 0 < found["random"]["few_match"] < found["random"]["searches"] == 100
+    assert [table.title for table in million.tables(found)] == [
+        "Build",
+        "700 chunks, top 10",
+        "Random searches",
+    ]

@@ -5,7 +5,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from threading import Event, Thread
+from typing import Any, Self
 
 from rich.console import Console
 
@@ -63,8 +64,7 @@ def cpu_s(*pids: int) -> float:
 def postgres_cpu_s(postmaster: int) -> float:
     """Return the CPU seconds of a PostgreSQL server: its running processes and those that have ended."""
     user, system, ended_user, ended_system = _stat(postmaster)[11:15]
-    children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
-    living = sum(sum(_stat(int(child))[11:13]) for child in children)
+    living = sum(sum(_stat(int(child))[11:13]) for child in _children(postmaster))
     return (user + system + ended_user + ended_system + living) / _TICKS_PER_S
 
 
@@ -72,6 +72,47 @@ def resident_mb(pid: int) -> float:
     """Return the resident memory of a process in MB (10^6 bytes)."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+class PeakMemory:
+    """Largest memory of a server and its child processes while the context is open, read twice a second.
+
+    Memory that processes share is divided among them (PSS,
+    https://www.kernel.org/doc/html/latest/filesystems/proc.html), so that it counts once.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._ended = Event()
+        self._thread = Thread(target=self._watch, daemon=True)
+        self.bytes = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while True:
+            pids = [self._pid, *map(int, _children(self._pid))]
+            self.bytes = max(self.bytes, sum(map(_proportional_bytes, pids)))
+            if self._ended.wait(0.5):
+                return
+
+
+def _children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def _proportional_bytes(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:  # it has ended
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
 
 
 def _stat(pid: int) -> list[int]:

@@ -3,15 +3,27 @@
 import asyncio
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import numpy as np
 from figures.database import settle
 from figures.measuring import Table, percentile, postgres_cpu_s, progress
-from figures.scale import OWNER, SHARES, Generator, Holding, Scale, Vectors, holdings, store, text
+from figures.scale import (
+    OWNER,
+    SHARES,
+    Generator,
+    Holding,
+    Scale,
+    Stored,
+    Vectors,
+    holdings,
+    store,
+    text,
+)
 from peers.database import BenchmarkDatabase
 from rich.progress import track
 
@@ -59,20 +71,26 @@ async def measure_scale(database: BenchmarkDatabase, scale: Scale, questions: in
         scale: Size of the data.
         questions: Number of queries in each mode.
     """
-    app_url, owner_url = database.migrated(scale.database, [scale.database])
-    async with Database(app_url) as opened:
-        facts = database.loaded.facts(scale.database)
-        if facts is None:
-            collections = await store(opened, owner_url, scale)
-            facts = {"collections": {tenant: str(id_) for tenant, id_ in collections.items()}}
-            database.loaded.put(scale.database, facts)
-        settle(owner_url)
-        ids = {tenant: UUID(id_) for tenant, id_ in facts["collections"].items()}
+    async with stored_scale(database, scale) as (opened, stored):
+        ids = {tenant: UUID(id_) for tenant, id_ in stored["collections"].items()}
         searcher = _Searcher(opened, ids, database.server.pid, scale)
         found: list[Searched] = []
         for holding in holdings(scale):
             found += await searcher.measure(holding, questions)
         return [asdict(searched) for searched in found]
+
+
+@asynccontextmanager
+async def stored_scale(database: BenchmarkDatabase, scale: Scale) -> AsyncIterator[tuple[Database, Stored]]:
+    """Store the chunks unless they exist; yield the database as the service's role, and the record."""
+    app_url, owner_url = database.migrated(scale.database, [scale.database])
+    async with Database(app_url) as opened:
+        stored = database.loaded.facts(scale.database)
+        if stored is None:
+            stored = {**await store(opened, owner_url, database.server.pid, scale)}
+            database.loaded.put(scale.database, stored)
+        settle(owner_url)
+        yield opened, cast("Stored", stored)
 
 
 class _Searcher:
@@ -111,10 +129,10 @@ class _Searcher:
         searches = [{"query_vector": query, "filters": filters} for query in queries.tolist()]
         found, figures = await self._run(holding, what, searches)
         wanted = min(TOP_K, len(matching))
-        hits = 0
+        hits, candidates = 0, vectors if len(matching) == len(vectors) else vectors[matching]
         for query, rows in zip(queries, found, strict=True):
-            distances = np.sort(1 - vectors[matching] @ query)[:wanted]
-            hits += sum(row.distance <= distances[-1] + _SINGLE_PRECISION for row in rows)
+            farthest = np.partition(1 - candidates @ query, wanted - 1)[wanted - 1]
+            hits += sum(row.distance <= farthest + _SINGLE_PRECISION for row in rows)
         return Searched(
             chunks=self._scale.chunks,
             what=what,
