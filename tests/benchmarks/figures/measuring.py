@@ -3,6 +3,7 @@
 import os
 import statistics
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Event, Thread
@@ -63,9 +64,11 @@ def cpu_s(*pids: int) -> float:
 
 def postgres_cpu_s(postmaster: int) -> float:
     """Return the CPU seconds of a PostgreSQL server: its running processes and those that have ended."""
-    user, system, ended_user, ended_system = _stat(postmaster)[11:15]
-    living = sum(sum(_stat(int(child))[11:13]) for child in _children(postmaster))
-    return (user + system + ended_user + ended_system + living) / _TICKS_PER_S
+    living = 0
+    for child in _children(postmaster):
+        with suppress(FileNotFoundError):  # it has ended, so the server's own figures count it
+            living += sum(_stat(int(child))[11:13])
+    return (living + sum(_stat(postmaster)[11:15])) / _TICKS_PER_S
 
 
 def resident_mb(pid: int) -> float:
