@@ -65,7 +65,7 @@ async def test_note_on_languages_is_shown_once_above_the_documents(stub: StubApi
     stub.language_note = None
     await page.reload()
     await page.locator("#toggle-documents").click()
-    await expect(page.locator("#document-list li")).to_have_count(2)
+    await expect(page.locator("#documents-list li")).to_have_count(2)
     await expect(page.locator("#language-note")).to_have_count(0)
 
 
@@ -125,7 +125,7 @@ async def test_upload_is_polled_until_each_file_completes_or_fails(stub: StubApi
     stub.ingestion_gate.set()
     await expect(rows.nth(0)).to_contain_text("Added, 3 passages")
     await expect(rows.nth(1)).to_contain_text("The document contains no text.")
-    await expect(page.locator("#document-list li")).to_have_count(1)
+    await expect(page.locator("#documents-list li")).to_have_count(1)
     question = stub.requests.count(f"GET /v1/jobs/{next(iter(stub.jobs))}")
     await page.wait_for_timeout(700)
     assert stub.requests.count(f"GET /v1/jobs/{next(iter(stub.jobs))}") == question  # polling has ended
@@ -170,7 +170,7 @@ async def test_dropped_folder_adds_its_visible_files_by_name(
     rows = page.locator("#uploads .title")
     await expect(rows).to_have_count(3)
     assert sorted(await rows.all_text_contents()) == ["a.md", "notes - one - b.md", "notes - two - b.md"]
-    await expect(page.locator("#uploads .good")).to_have_count(3)
+    await expect(page.locator("#uploads [data-state='done']")).to_have_count(3)
 
 
 async def test_new_collection_is_selected_and_duplicate_name_is_rejected(stub: StubApi, visit: Visit) -> None:
@@ -195,7 +195,7 @@ async def test_document_deletion_requires_confirmation(stub: StubApi, visit: Vis
     assert len(stub.documents) == 1
     await page.get_by_role("button", name="Delete old.md").click()
     await page.get_by_role("button", name="Delete", exact=True).click()
-    await expect(page.locator("#document-list")).to_be_hidden()
+    await expect(page.locator("#documents-list")).to_be_hidden()
     assert stub.documents == []
 
 
@@ -204,9 +204,9 @@ async def test_document_list_is_paginated(stub: StubApi, visit: Visit) -> None:
         stub.add_document("text", file=f"{number}.md")
     page = await visit(stub.url)
     await page.locator("#toggle-documents").click()
-    await expect(page.locator("#document-list li")).to_have_count(50)
+    await expect(page.locator("#documents-list li")).to_have_count(50)
     await page.get_by_role("button", name="Show more").click()
-    await expect(page.locator("#document-list li")).to_have_count(60)
+    await expect(page.locator("#documents-list li")).to_have_count(60)
 
 
 async def test_missing_api_key_opens_prompt_and_is_sent_afterwards(stub: StubApi, visit: Visit) -> None:

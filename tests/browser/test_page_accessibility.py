@@ -81,7 +81,7 @@ async def test_page_has_no_violations_in_any_state(
     await ask(page, "Fails?")
     await ended(page, "failed", turn=1)
     assert await violations(page, axe) == [], "error"
-    for name, row in (("conversations", "#conversation-list li"), ("documents", "#document-list li")):
+    for name, row in (("conversations", "#conversations-list li"), ("documents", "#documents-list li")):
         await page.locator(f"#toggle-{name}").click()
         await expect(page.locator(row).first).to_be_visible()
         assert await violations(page, axe) == [], name

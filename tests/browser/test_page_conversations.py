@@ -55,7 +55,9 @@ async def test_extractive_answers_are_still_labeled_after_a_reload(stub: StubApi
     await ask(page)
     await ended(page)
     await page.reload()
-    await expect(page.locator(".badge")).to_have_text("Quoted from your documents, no model wrote this")
+    await expect(page.locator(".badge:visible")).to_have_text(
+        "Quoted from your documents, no model wrote this"
+    )
 
 
 async def test_back_and_new_conversation_change_address_and_turns(stub: StubApi, visit: Visit) -> None:
@@ -88,16 +90,16 @@ async def test_conversations_are_opened_renamed_and_deleted_from_their_list(
     stub.conversations.add()  # it has no messages
     page = await visit(stub.url)
     await open_list(page)
-    await expect(page.locator("#conversation-list .title")).to_have_text(["Old one", "Receipts"])
+    await expect(page.locator("#conversations-list .title")).to_have_text(["Old one", "Receipts"])
     await page.get_by_role("button", name="Receipts", exact=True).click()
     await expect(page.locator(".turn h2")).to_have_text("How long?")
-    await expect(page.locator('#conversation-list [aria-current="true"]')).to_have_text("Receipts")
+    await expect(page.locator('#conversations-list [aria-current="true"]')).to_have_text("Receipts")
 
     await page.get_by_role("button", name="Rename Receipts").click()
     await expect(page.get_by_role("textbox", name="Name")).to_have_value("Receipts")
     await page.get_by_role("textbox", name="Name").fill("Receipts of 2026")
     await page.keyboard.press("Enter")
-    await expect(page.locator("#conversation-list .title").last).to_have_text("Receipts of 2026")
+    await expect(page.locator("#conversations-list .title").last).to_have_text("Receipts of 2026")
     assert kept["title"] == "Receipts of 2026"
 
     await page.get_by_role("button", name="Delete Old one").click()
@@ -106,7 +108,7 @@ async def test_conversations_are_opened_renamed_and_deleted_from_their_list(
     assert len(stub.conversations.stored) == 3
     await page.get_by_role("button", name="Delete Old one").click()
     await page.get_by_role("button", name="Delete", exact=True).click()
-    await expect(page.locator("#conversation-list .title")).to_have_text(["Receipts of 2026"])
+    await expect(page.locator("#conversations-list .title")).to_have_text(["Receipts of 2026"])
     await expect(page.locator(".turn")).to_have_count(1)
 
     await page.get_by_role("button", name="Delete Receipts of 2026").click()
@@ -121,9 +123,9 @@ async def test_list_of_conversations_is_paginated(stub: StubApi, visit: Visit) -
         stub.conversations.add(f"Number {number}", exchange("?", "!", []))
     page = await visit(stub.url)
     await open_list(page)
-    await expect(page.locator("#conversation-list li")).to_have_count(50)
+    await expect(page.locator("#conversations-list li")).to_have_count(50)
     await page.get_by_role("button", name="Show more").click()
-    await expect(page.locator("#conversation-list li")).to_have_count(60)
+    await expect(page.locator("#conversations-list li")).to_have_count(60)
     await expect(page.get_by_role("button", name="Show more")).to_have_count(0)
 
 

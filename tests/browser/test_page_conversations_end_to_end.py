@@ -65,7 +65,9 @@ async def test_conversation_is_reloaded_renamed_and_deleted(based_url: str, visi
         ["How often should I descale the kettle?", "How long must the dough rise?"]
     )
     assert await page.locator(".answer").all_inner_texts() == shown
-    await expect(page.locator(".badge")).to_have_text(["Quoted from your documents, no model wrote this"] * 2)
+    await expect(page.locator(".badge:visible")).to_have_text(
+        ["Quoted from your documents, no model wrote this"] * 2
+    )
     await page.locator(".cite").first.click()
     await expect(page.locator("#panel-title")).to_have_text("Kettle care 🫖")
     await expect(page.locator("#passage")).to_contain_text("Descale the kettle every three months")
@@ -76,7 +78,7 @@ async def test_conversation_is_reloaded_renamed_and_deleted(based_url: str, visi
     await page.get_by_role("button", name="Rename How often should I descale the kettle?").click()
     await page.get_by_role("textbox", name="Name").fill("Kettle")
     await page.keyboard.press("Enter")
-    await expect(page.locator("#conversation-list .title")).to_have_text(["Kettle"])
+    await expect(page.locator("#conversations-list .title")).to_have_text(["Kettle"])
     await page.get_by_role("button", name="Delete Kettle").click()
     await page.get_by_role("button", name="Delete", exact=True).click()
     await expect(page.locator(".turn")).to_have_count(0)

@@ -34,7 +34,9 @@ async def test_retrieved_passages_without_answer_are_labeled_as_quotes(stub: Stu
     await ended(page)
     shown = "The model is unavailable; showing the retrieved passages"
     await expect(page.locator(".foot")).to_contain_text(shown)
-    await expect(page.locator(".badge")).to_have_text("Quoted from your documents, no model wrote this")
+    await expect(page.locator(".badge:visible")).to_have_text(
+        "Quoted from your documents, no model wrote this"
+    )
     await expect(page.locator(".foot")).not_to_contain_text("fake-1")  # not written by the requested model
 
 

@@ -51,12 +51,14 @@ async def test_empty_server_with_uploads_yields_cited_answer(server_url: str, vi
     await expect(rows.nth(0)).to_contain_text("Added, 1 passage", timeout=30_000)
     await expect(rows.nth(1)).to_contain_text("Added, 1 passage", timeout=30_000)
     await expect(rows.nth(2)).to_contain_text("The document is empty.", timeout=30_000)
-    await expect(page.locator("#document-list li")).to_have_count(2)
+    await expect(page.locator("#documents-list li")).to_have_count(2)
 
     await ask(page, "How often should I descale the kettle?")
     await ended(page)
     await expect(page.locator(".answer")).to_contain_text("every three months")
-    await expect(page.locator(".badge")).to_have_text("Quoted from your documents, no model wrote this")
+    await expect(page.locator(".badge:visible")).to_have_text(
+        "Quoted from your documents, no model wrote this"
+    )
     await page.locator(".cite").first.click()
     await expect(page.locator("#panel-title")).to_have_text("Kettle care 🫖")
     await expect(page.locator("#passage")).to_contain_text("Descale the kettle every three months")
@@ -68,7 +70,7 @@ async def test_empty_server_with_uploads_yields_cited_answer(server_url: str, vi
     await page.get_by_role("button", name="All documents").click()
     await page.get_by_role("button", name="Delete Bread").click()
     await page.get_by_role("button", name="Delete", exact=True).click()
-    await expect(page.locator("#document-list li")).to_have_count(1)
+    await expect(page.locator("#documents-list li")).to_have_count(1)
     await page.reload()
     await expect(page.locator("#document-count")).to_have_text("1")
 

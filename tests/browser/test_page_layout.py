@@ -120,5 +120,5 @@ async def test_reduced_motion_disables_animation(stub: StubApi, visit: Visit) ->
     stub.ingestion_gate.clear()
     page = await visit(stub.url, reduced_motion="reduce")
     await page.set_input_files("#files", [file("a.md")])
-    await expect(page.locator(".track i")).to_have_css("animation-name", "none")
+    await expect(page.locator("#uploads progress")).to_have_css("animation-name", "none")
     stub.ingestion_gate.set()

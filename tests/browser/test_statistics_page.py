@@ -113,10 +113,17 @@ async def test_statistics_page_shows_tiles_charts_and_models(
     await expect(page.get_by_text("* without models whose price is not known")).to_be_visible()
 
 
-async def test_line_chart_has_a_gap_where_data_is_missing(full: StubApi, visit: Visit) -> None:
+async def test_percentiles_are_nested_bars_with_a_gap_where_data_is_missing(
+    full: StubApi, visit: Visit
+) -> None:
     page = await visit(f"{full.url}/statistics")
-    path = await plot(page, "Time to the whole answer").locator("path.one").get_attribute("d")
-    assert (path or "").count("M") == 2
+    bars = plot(page, "Time to the whole answer").locator("rect.bar-part")
+    await expect(bars).to_have_count(18)  # three on six days
+    boxes = [await bars.nth(at).bounding_box() for at in range(3)]
+    assert all(boxes)
+    heights = [box["height"] for box in boxes if box]
+    assert heights == pytest.approx([heights[0], heights[0] * 24 / 41, heights[0] * 12 / 41], rel=0.01)
+    assert len({box["y"] + box["height"] for box in boxes if box}) == 1
 
 
 async def test_arrow_keys_show_every_interval(full: StubApi, visit: Visit) -> None:
@@ -235,7 +242,7 @@ async def test_statistics_on_phone_fit_the_screen_in_both_schemes(
     assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(19, 20, 22)"}[scheme]
     box = await plot(page, "Cost").bounding_box()
     assert box is not None
-    assert box["width"] > 300  # one below the other
+    assert box["width"] > 250  # one below the other
     await plot(page, "Cost").tap(position={"x": box["width"] / 2, "y": 60})
     tip = await page.locator(".tip:visible").bounding_box()
     assert tip is not None

@@ -6,9 +6,10 @@ Each page is sent as one file, under a policy that allows nothing but its own sc
 import hashlib
 import re
 from base64 import b64encode
+from collections.abc import Callable
 from functools import lru_cache
 from importlib.resources import files
-from importlib.resources.abc import Traversable
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
@@ -26,7 +27,10 @@ _STYLE_FILE = re.compile(r'<link rel="stylesheet" href="([\w/]+\.css)">')
 
 def page_response(name: str) -> HTMLResponse:
     """Return a page of ``api/page`` with its scripts and styles inlined."""
-    html, policy = _page(name)
+    return _response(*_page(name))
+
+
+def _response(html: str, policy: str) -> HTMLResponse:
     return HTMLResponse(
         html,
         headers={
@@ -40,20 +44,38 @@ def page_response(name: str) -> HTMLResponse:
 _ANY_TEXT = 'accept="text/*"'
 """The page's attribute that lists the extensions of all supported types when it is served."""
 
+_GROUPS = '<nav id="groups" aria-label="Groups">'
+_OPERATIONS = '<div id="list">'
+"""The explorer's elements that are filled from the OpenAPI document."""
+
 
 @lru_cache
 def _page(name: str) -> tuple[str, str]:
-    """Return the page and a policy that allows exactly its own script and style."""
+    """Return the page and its policy."""
     from vectorforge.ingestion.extract import media  # not needed to serve queries
 
-    folder = files("vectorforge.api").joinpath("page")
-    html = _with_its_files(folder.joinpath(name).read_text(encoding="utf-8"), folder)
-    html = html.replace(_ANY_TEXT, f'accept="{",".join([*media.EXTENSIONS, "text/*"])}"')
+    html = _html(name)
+    return html.replace(_ANY_TEXT, f'accept="{",".join([*media.EXTENSIONS, "text/*"])}"'), _policy(html)
+
+
+@lru_cache
+def _explorer(openapi: Callable[[], dict[str, Any]]) -> tuple[str, str]:
+    """Return the explorer of the document that a function returns, and its policy."""
+    from vectorforge.api.native.explorer import Explorer  # not needed to serve queries
+
+    groups, operations = Explorer(openapi()).parts()
+    html = _html("explorer.html")
+    filled = html.replace(_GROUPS, _GROUPS + groups).replace(_OPERATIONS, _OPERATIONS + operations)
+    return filled, _policy(html)
+
+
+def _policy(html: str) -> str:
+    """Return a policy that allows exactly the page's own scripts and styles."""
     hashes: dict[str, list[str]] = {"script": [], "style": []}
     for kind, text in _INLINE.findall(html):
         digest = b64encode(hashlib.sha256(text.encode()).digest()).decode()
         hashes[kind.lower()].append(f"'sha256-{digest}'")
-    policy = (
+    return (
         "default-src 'none'; "
         f"script-src {_sources(hashes['script'])}; "
         f"style-src {_sources(hashes['style'])}; "
@@ -61,17 +83,17 @@ def _page(name: str) -> tuple[str, str]:
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
         "require-trusted-types-for 'script'; trusted-types 'none'"  # no text becomes markup or script
     )
-    return html, policy
 
 
-def _with_its_files(html: str, folder: Traversable) -> str:
-    """Inline scripts, styles and texts: one request, and each script is checked against its hash."""
+def _html(name: str) -> str:
+    """Return a page with its files inlined: one request, and each script is checked by its hash."""
+    folder = files("vectorforge.api").joinpath("page")
 
     def text_of(path: str) -> str:
-        return "\n" + folder.joinpath(path).read_text(encoding="utf-8")
+        return folder.joinpath(path).read_text(encoding="utf-8")
 
-    html = _STYLE_FILE.sub(lambda match: f"<style>{text_of(match[1])}</style>", html)
-    return _SCRIPT_FILE.sub(lambda match: f"<script{match[1]}>{text_of(match[2])}</script>", html)
+    html = _STYLE_FILE.sub(lambda match: f"<style>\n{text_of(match[1])}</style>", text_of(name))
+    return _SCRIPT_FILE.sub(lambda match: f"<script{match[1]}>\n{text_of(match[2])}</script>", html)
 
 
 def _sources(hashes: list[str]) -> str:
@@ -94,8 +116,8 @@ async def statistics_page() -> HTMLResponse:
 
 @router.head("/docs")
 @router.get("/docs")
-async def explorer_page(request: Request) -> Response:
+def explorer_page(request: Request) -> Response:
     """Return the API explorer, which has no data and prompts for a key; 404 if the setting disables it."""
     if not application_of(request).config.server.api_explorer:
         return route_not_found(RequestState.of(request.scope))
-    return page_response("explorer.html")
+    return _response(*_explorer(request.app.openapi))

@@ -35,9 +35,7 @@ async function* serverEvents(body, onBytes) {
 }
 
 /** The connection ended before the answer did. */
-class Cut extends Problem {
-  constructor(message) { super(message, { isPassing: true }); }
-}
+const cutOff = (message) => new Problem(message, { isPassing: true });
 
 class AnswerStream {
   queryId = null; lastId = 0; connection = null; wake = null;
@@ -59,7 +57,7 @@ class AnswerStream {
     try {
       await this.connect(this.path, { method: "POST", json: this.json }, FIRST_BYTE_MS);
     } catch (error) {
-      if (!(error instanceof Cut) || !this.canResume) throw error;
+      if (!error.isPassing || !this.canResume) throw error;
       await this.resume();
     }
   }
@@ -68,7 +66,7 @@ class AnswerStream {
   async resume() {
     for (let attempt = 0; !this.ended && !this.abandoned;) {
       this.setResuming(true);
-      if (attempt === RESUME_AFTER_MS.length) throw new Cut(T.restLost);
+      if (attempt === RESUME_AFTER_MS.length) throw cutOff(T.restLost);
       await this.wait(RESUME_AFTER_MS[attempt] * (0.75 + Math.random() / 2));
       if (this.abandoned) return;
       const before = this.lastId;
@@ -99,8 +97,8 @@ class AnswerStream {
       await this.read(response.body, () => patience(SILENCE_MS));
     } catch (error) {
       if (this.abandoned) return;
-      if (silent) throw new Cut(T.silent);
-      throw error instanceof Problem ? error : new Cut(T.broke);
+      if (silent) throw cutOff(T.silent);
+      throw error instanceof Problem ? error : cutOff(T.broke);
     } finally {
       clearTimeout(timer);
     }
@@ -121,7 +119,7 @@ class AnswerStream {
       this.onEvent(event, value);
       if (this.ended) return;
     }
-    throw new Cut(T.cut);
+    throw cutOff(T.cut);
   }
 
   setResuming(isResuming) {

@@ -1,9 +1,10 @@
 "use strict";
 // ---- collections
-const state = { collections: [], collectionId: null, documentTotal: null };
+const state = { collections: [], collectionId: null };
 const collectionOf = (id) => state.collections.find((one) => one.id === id);
 const currentCollection = () => collectionOf(state.collectionId);
 const nameWorthSaying = () => (currentCollection()?.name === "default" ? null : currentCollection()?.name);
+const documentCount = () => documents.total ?? currentCollection()?.document_count ?? 0;
 
 async function loadCollections() {
   state.collections = (await everyCollection()).filter((one) => !one.by_profile);  // those need a profile's number
@@ -25,25 +26,26 @@ function drawPicker() {
 }
 
 function drawCount() {
-  const count = state.documentTotal ?? currentCollection()?.document_count ?? 0, shown = count ? digits(count) : "";
+  const shown = documentCount() ? digits(documentCount()) : "", name = shown && nameWorthSaying();
   $("document-count").textContent = shown;
   $("toggle-documents").ariaLabel = joined(" ", T.documents, shown);
-  $("question").placeholder = count && nameWorthSaying() ? T.askName(nameWorthSaying()) : T.askDocuments;
+  $("question").placeholder = name ? T.askName(name) : T.askDocuments;
 }
 
 async function chooseCollection(id) {
-  Object.assign(state, { collectionId: id, documentTotal: null });
+  state.collectionId = id;
+  documents.total = null;
   remember("localStorage", "vectorforge.collection", id);
   drawPicker();
-  await documents.reload();
+  await documents.load();
   uploads.resumeJobs();
 }
 
-const sorted = (collections) => collections.sort((one, other) => one.name.localeCompare(other.name));
+function replaceCollections(collections) { state.collections = collections.sort((one, other) => one.name.localeCompare(other.name)); }
 
 async function createCollection(name) {
   const made = await getJson("/v1/collections", { method: "POST", json: { name } });
-  state.collections = sorted([...state.collections, made]);
+  replaceCollections([...state.collections, made]);
   await chooseCollection(made.id);
   announce(T.collectionCreated(made.name));
 }
@@ -56,7 +58,7 @@ function renameCollection() {
   const { id, name: value } = currentCollection();
   return askName({ title: T.renameCollection, value, button: T.rename, save: async (name) => {
     const changed = await getJson(url`/v1/collections/${id}`, { method: "PATCH", json: { name } });
-    state.collections = sorted(state.collections.map((one) => (one.id === id ? changed : one)));
+    replaceCollections(state.collections.map((one) => (one.id === id ? changed : one)));
     drawPicker();
     documents.draw();
   } });
@@ -64,7 +66,7 @@ function renameCollection() {
 
 async function deleteCollection() {
   const { id, name, chunk_count: passages } = currentCollection();
-  if (!await erased(name, T.deleteCollectionText(documents.total, passages ?? 0), url`/v1/collections/${id}`)) return;
+  if (!await erased(name, T.deleteCollectionText(documentCount(), passages ?? 0), url`/v1/collections/${id}`)) return;
   state.collections = state.collections.filter((one) => one.id !== id);
   await chooseCollection(firstCollection()?.id ?? null);
 }

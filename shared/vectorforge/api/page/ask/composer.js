@@ -71,7 +71,6 @@ function controls() {
   send.disabled = mode === "send" && !hasText;
   send.ariaLabel = send.title = T[mode];
   send.dataset.mode = mode;
-  send.querySelector("use").setAttribute("href", mode === "stop" ? "#i-stop" : "#i-send");
   $("new-conversation").hidden = !talk.turns.length;
   talk.drawLatest();
 }

@@ -39,6 +39,22 @@ const talk = {
     return earlier.slice(-5).flatMap(({ question, text }) => [{ role: "user", content: question }, { role: "assistant", content: text }]);
   },
 
+  /** Shows a stored conversation. */
+  restore({ messages, message_count: count }) {
+    messages.forEach((message, index) => {
+      const answer = messages[index + 1];
+      if (message.role !== "user" || answer?.role !== "assistant") return;
+      const turn = new Turn(message.content, message.collection_id);
+      this.add(turn);
+      turn.restore(answer);
+    });
+    if (count > messages.length) $("turns").prepend(el("p.quiet", T.earlier));
+    const last = this.turns.at(-1);
+    if (last && last.collectionId !== state.collectionId && collectionOf(last.collectionId)) chooseCollection(last.collectionId);
+    this.changed();
+    last?.head.scrollIntoView();
+  },
+
   retry(turn) {
     if (this.running) return;
     turn.reset();

@@ -5,11 +5,9 @@
 // ---- small DOM tools
 const $ = (id) => document.getElementById(id);
 
-/** Adds classes, then attributes, styles and listeners ("onclick") if there are any, then children; nothing is left out. */
-function make(node, classes, parts) {
+/** Adds attributes, styles and listeners ("onclick") if there are any, then children; nothing is left out. */
+function fill(node, ...parts) {
   const attributes = parts[0]?.constructor === Object ? parts.shift() : {};
-  if (classes.length) node.setAttribute("class", classes.join(" "));
-  if (node.localName === "button") node.type = "button";
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") node.addEventListener(name.slice(2), value);
     else if (name === "style") Object.assign(node.style, value);
@@ -19,15 +17,22 @@ function make(node, classes, parts) {
   return node;
 }
 
-/** An element, such as el("p.quiet", { role: "note" }, text). */
-const el = (name, ...parts) => { const [tag, ...classes] = name.split("."); return make(document.createElement(tag), classes, parts); };
-const shape = (name, ...parts) => { const [tag, ...classes] = name.split("."); return make(document.createElementNS("http://www.w3.org/2000/svg", tag), classes, parts); };
+function create(namespace, name, parts) {
+  const [tag, ...classes] = name.split("."), node = document.createElementNS(namespace, tag);
+  if (classes.length) node.setAttribute("class", classes.join(" "));
+  if (tag === "button") node.type = "button";
+  return fill(node, ...parts);
+}
+
+/** An element, such as el("p.quiet", { role: "note" }, text); shape: one of SVG. */
+const el = (name, ...parts) => create("http://www.w3.org/1999/xhtml", name, parts);
+const shape = (name, ...parts) => create("http://www.w3.org/2000/svg", name, parts);
 /** A copy of a template. parts: by selector what is added to a place, as of el(); without anything the place is removed. */
 function copyOf(id, parts) {
   const copy = $(id).content.firstElementChild.cloneNode(true);
   for (const [selector, part] of Object.entries(parts)) {
     const place = copy.querySelector(selector);
-    if (part) make(place, [], [part].flat()); else place.remove();
+    if (part) fill(place, ...[part].flat()); else place.remove();
   }
   return copy;
 }

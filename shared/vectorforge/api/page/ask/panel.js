@@ -1,14 +1,15 @@
 "use strict";
 // ---- the panel: a list, or one document
 const panel = {
-  view: null, opener: null,
+  view: null, opener: null,  // "documents", "conversations" or "source"; what had the focus before
 
-  open(view, opener) {
-    const wasOpen = this.view !== null;
-    this.view = view;
+  open(view, title, opener) {
+    this.view = $("panel").dataset.view = view;
+    $("panel-title").textContent = title;
+    $("panel-body").scrollTop = 0;
     if (opener && !$("panel").contains(opener)) this.opener = opener;
     this.fit();
-    if (!wasOpen || opener) requestAnimationFrame(() => $("panel-title")?.focus({ preventScroll: true }));
+    requestAnimationFrame(() => $("panel-title").focus({ preventScroll: true }));
   },
 
   close() {
@@ -31,18 +32,6 @@ const panel = {
     $("panel").ariaModal = isModal ? "true" : null;
   },
 
-  head(...children) { $("panel").querySelector(".head").replaceChildren(...children); },
-
-  /** Opens a list: its title as head. */
-  list(view, title, opener) {
-    source.show(null);
-    this.open(view, opener);
-    this.head(el("div.tools", el("h2", { id: "panel-title", tabindex: -1 }, title), this.closeButton()));
-    $("panel-body").scrollTop = 0;
-  },
-
-  closeButton() { return iconButton("close", T.close, () => panel.close()); },
-
   /** Puts nodes into the body; the focus stays on the button of the same place. */
   fill(...nodes) {
     const body = $("panel-body"), buttons = () => [...body.querySelectorAll("button")];
@@ -53,7 +42,52 @@ const panel = {
   },
 };
 
-const rowOf = (title, buttons, line) => el("li", el("div.title", title), el("span.icons", buttons), el("div.sub.one", line));
+const PAGE_SIZE = 50;
+
+/** A list of the panel, loaded page by page. It has view, draw(), and page(offset): {items, hasMore} and other fields to set. */
+class PanelList {
+  items = []; hasMore = false; isLoaded = false; problem = null; loads = 0;
+
+  toggle(opener) {
+    if (panel.view === this.view) panel.close(); else this.open(opener);
+  }
+
+  open(opener) {
+    source.show(null);
+    panel.open(this.view, T[this.view], opener);
+    this.draw();
+  }
+
+  /** Loads the first page, or what follows the items that are shown. */
+  async load(offset = 0) {
+    const load = ++this.loads, before = this.items.slice(0, offset);
+    let change;
+    try {
+      const { items, ...rest } = await this.page(offset);
+      change = { ...rest, items: [...before, ...items.filter(({ id }) => !before.some((known) => known.id === id))], problem: null };
+    } catch (error) {
+      change = { items: before, problem: error.message };
+    }
+    if (load !== this.loads) return;
+    Object.assign(this, change, { isLoaded: true });
+    this.draw();
+  }
+
+  remove(id) {
+    this.items = this.items.filter((one) => one.id !== id);
+    this.draw();
+  }
+
+  /** The rows, then what can be done; none: what is said without any. */
+  nodes(rows, none) {
+    return [rows.length > 0 && el("ul.rows", { id: `${this.view}-list` }, rows),
+      ...this.problem ? [el("p.quiet", this.problem), textButton(T.tryAgain, () => this.load())]
+        : this.hasMore ? [textButton(T.showMore, () => this.load(this.items.length))]
+          : [this.isLoaded && !rows.length && el("p.quiet", none)]];
+  }
+
+  row(title, buttons, line) { return el("li", el("div.title", title), el("span.icons", buttons), el("div.sub.one", line)); }
+}
 
 /** Deletes something once that is confirmed; true if it is gone. */
 async function erased(name, text, path) {

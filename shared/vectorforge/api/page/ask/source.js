@@ -6,7 +6,7 @@ const source = {
   current: null,  // {passages, index, quote, place, turn}
 
   open(passages, index, opener, quote = "", place = null) {
-    panel.open("source", opener);
+    panel.open("source", sourceName(passages[index]), opener);
     return this.show({ passages, index, quote, place, turn: talk.turns.find((turn) => turn.sources === passages) });
   },
 
@@ -18,15 +18,14 @@ const source = {
     return current && this.draw();
   },
 
+  step(by) {
+    const { passages, turn, index } = this.current, to = index + by;
+    return this.show({ passages, turn, index: to, quote: turn?.cited().find((one) => one.index === to)?.quote ?? "", place: null });
+  },
+
   async draw() {
-    const showing = this.current, { passages, index, turn } = showing, passage = passages[index];
-    const name = sourceName(passage), file = passage.document_source || passage.source, body = $("panel-body");
-    panel.head(el("div.tools", el("button.back", { onclick: () => documents.open() }, icon("left"), T.allDocuments),
-      passages.length > 1 && this.stepper(),
-      passage.chunk_id && el("a.text-button", { id: "open-source", href: this.link(), target: "_blank", rel: "opener" }, T.openPage),  // the opener lends its key
-      panel.closeButton()),
-    el("h2.name", { id: "panel-title", tabindex: -1 }, name),
-    el("p.meta", joined(" · ", showing.place ?? turn?.placeOf(passage) ?? passage.location_text, file !== name && file, headingOf(passage))));
+    const showing = this.current, passage = showing.passages[showing.index], body = $("panel-body");
+    this.drawHead(showing, passage);
     if (body.dataset.document !== passage.document_id) body.replaceChildren(el("p.quiet", T.opening));
     try {
       const whole = await textOf(passage.document_id);
@@ -34,6 +33,18 @@ const source = {
     } catch (error) {
       if (this.current === showing) this.drawAlone(passage, error.status === 404 ? T.documentDeleted : error.message);
     }
+  },
+
+  drawHead({ passages, index, place, turn }, passage) {
+    const name = sourceName(passage), file = passage.document_source || passage.source;
+    $("panel-title").textContent = name;
+    $("source-meta").textContent = joined(" · ", place ?? turn?.placeOf(passage) ?? passage.location_text, file !== name && file, headingOf(passage));
+    $("source-steps").hidden = passages.length < 2;
+    $("source-position").textContent = T.at(index + 1, passages.length);
+    $("previous-source").disabled = index === 0;
+    $("next-source").disabled = index === passages.length - 1;
+    $("open-source").hidden = !passage.chunk_id;
+    $("open-source").href = this.link();
   },
 
   /** Address of the source page with the answer's citations and their sentences, this one first in view. */
@@ -46,15 +57,6 @@ const source = {
     const cited = new URLSearchParams(shown.map((one) => ["chunk", passages[one.index].chunk_id]));
     const given = new URLSearchParams([["at", at + 1], ...shown.map((one) => ["quote", one.quote])]);
     return `${base}/source?${cited}#${given}`;
-  },
-
-  stepper() {
-    const { passages, index, turn } = this.current;
-    const button = (name, title, to, number) => iconButton(name, title, async () => {
-      await this.show({ ...this.current, index: to, quote: turn?.cited().find((one) => one.index === to)?.quote ?? "", place: null });
-      $("panel").querySelector(`.step button:nth-of-type(${number}):not(:disabled)`)?.focus();
-    }, { disabled: !passages[to] });
-    return el("span.step", button("left", T.previousSource, index - 1, 1), el("span", T.at(index + 1, passages.length)), button("right", T.nextSource, index + 1, 2));
   },
 
   /** Where the passage stands in the text today: by its offsets, or by its words if the document has changed. */

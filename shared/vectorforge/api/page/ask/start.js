@@ -12,8 +12,12 @@ function showBanner(text, again, name = T.tryAgain) {
 const onClick = {
   "new-collection": newCollection,
   "new-conversation": () => conversations.begin(),
-  "toggle-conversations": (opener) => { if (panel.view === "conversations") panel.close(); else conversations.openList(opener); },
-  "toggle-documents": (opener) => { if (panel.view === "documents") panel.close(); else documents.open(opener); },
+  "toggle-conversations": (opener) => conversations.toggle(opener),
+  "toggle-documents": (opener) => documents.toggle(opener),
+  "all-documents": () => documents.open(),
+  "previous-source": () => source.step(-1),
+  "next-source": () => source.step(1),
+  "close-panel": () => panel.close(),
   "sign-out": () => { setKey(null); location.assign(base + "/"); },
   language: () => { remember("localStorage", "vectorforge.language", language === "en" ? "de" : "en"); location.reload(); },
   scrim: () => panel.close(),
@@ -23,7 +27,7 @@ for (const [id, act] of Object.entries(onClick)) $(id).onclick = () => act($(id)
 document.addEventListener("click", ({ target }) => { if (target.closest(".attach")) $("files").click(); });
 $("collection").onchange = () => chooseCollection($("collection").value);
 $("files").onchange = () => {
-  uploads.add([...$("files").files].map((blob) => ({ name: blob.name, blob })));
+  addFiles($("files").files);
   $("files").value = "";
 };
 $("scroll").addEventListener("scroll", () => talk.scrolled(), { passive: true });
@@ -54,21 +58,21 @@ for (const type of ["dragenter", "dragover", "dragleave", "drop"]) document.addE
   if (type === "drop") addDropped(event.dataTransfer);
 });
 
-/** Adds the dropped files. Those of folders are named by their name alone, as the server keeps them; by their path where two would be the same. */
+/** Adds dropped files and those of folders, named by their name alone, as the server keeps them; by their path where two would be the same. */
 async function addDropped({ files, items }) {
-  const plain = [...files].map((blob) => ({ name: blob.name, blob }));
   const entries = [...items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
-  if (!entries.some((entry) => entry.isDirectory)) { uploads.add(plain); return; }
-  const found = (await Promise.all(entries.map(filesOf))).flat(), last = ({ name }) => name.split("/").at(-1);
-  const isAlone = (file) => found.filter((other) => last(other) === last(file)).length === 1;
-  uploads.add(found.map((file) => ({ ...file, name: isAlone(file) ? last(file) : file.name.replaceAll("/", " - ") })));
+  if (!entries.some((entry) => entry.isDirectory)) { addFiles(files); return; }
+  const found = (await Promise.all(entries.map(filesOf))).flat(), isUnique = ({ name }) => found.filter(({ blob }) => blob.name === name).length === 1;
+  uploads.add(found.map(({ path, blob }) => ({ blob, name: isUnique(blob) ? blob.name : path.replaceAll("/", " - ") })));
 }
 
-/** The files of a dropped folder, named by their path in it; hidden files are left out. */
+const addFiles = (files) => uploads.add([...files].map((blob) => ({ name: blob.name, blob })));
+
+/** The files of a dropped folder with their paths in it; hidden ones are left out. */
 async function filesOf(entry) {
   const result = (of, method) => new Promise((resolve) => of[method](resolve, () => resolve([])));
   if (entry.name.startsWith(".")) return [];
-  if (entry.isFile) return [await result(entry, "file")].flat().map((blob) => ({ name: entry.fullPath.replace(/^\//, ""), blob }));
+  if (entry.isFile) return [await result(entry, "file")].flat().map((blob) => ({ path: entry.fullPath.slice(1), blob }));
   const reader = entry.createReader(), found = [];
   for (let some; (some = await result(reader, "readEntries")).length;) found.push(...some);  // at most 100 at a time
   return (await Promise.all(found.map(filesOf))).flat();
@@ -80,7 +84,7 @@ async function lookAgain() {
   for (let delay = 2_000; delay <= 5 * 60_000;) {
     await pause(delay);
     const before = documents.total;
-    if (!talk.turns.length && !document.hidden && panel.view === null) await documents.reload();
+    if (!talk.turns.length && !document.hidden && panel.view === null) await documents.load();
     delay *= before && before === documents.total ? 3 : 1.7;
   }
 }
@@ -88,7 +92,7 @@ async function lookAgain() {
 async function start() {
   try {
     await loadCollections();
-    await documents.reload();
+    await documents.load();
   } catch (error) {
     showBanner(T.noDocuments(error.message), start, error.status === 401 ? T.signIn : T.tryAgain);
     return;

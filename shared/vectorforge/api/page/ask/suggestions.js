@@ -3,10 +3,10 @@
 const MAX_SUGGESTIONS = 3, MAX_TRIALS = 8, SUGGESTION_CHARS = 60;
 
 /** The questions about the sample of `vectorforge up` whose page has been read; none where other documents are. */
-function sampleQuestions({ list, total }) {
-  if (!list.length || !list.every((one) => one.metadata?.sample)) return [];
+function sampleQuestions({ items, total }) {
+  if (!items.length || !items.every((one) => one.metadata?.sample)) return [];
   return T.sampleQuestions.map(([question, page]) => ({ question, found: (result) => result.source.endsWith(page) }))
-    .filter(({ found }) => list.length < total || list.some(found));
+    .filter(({ found }) => items.length < total || items.some(found));
 }
 
 /** Questions about a document: about its first headings, then about all of it. */
@@ -32,20 +32,17 @@ const suggestions = {
 
   /** Finds those of the documents that are listed now, once; each is offered as soon as a search has found its passages. */
   async find() {
-    const id = state.collectionId, newest = documents.list.slice(0, MAX_SUGGESTIONS), key = JSON.stringify([id, newest.map((one) => one.id), documents.total]);
-    if (!id || this.key === key) return;
+    const id = state.collectionId, newest = documents.items.slice(0, MAX_SUGGESTIONS), key = JSON.stringify([id, newest.map((one) => one.id), documents.total]);
+    if (!id || documents.total === null || this.key === key) return;
     Object.assign(this, { key, list: [] });
-    let trials = 0;
     try {
-      const sample = sampleQuestions(documents), perDocument = sample.length ? [sample] : [];
-      for (const about of sample.length ? [] : newest) perDocument.push(await questionsAbout(about));
-      for (let at = 0; perDocument.some((some) => at < some.length); at++) {  // one of each document first
-        for (const candidate of perDocument.flatMap((some) => some[at] ?? [])) {
-          if (this.list.length === MAX_SUGGESTIONS || trials++ === MAX_TRIALS || this.key !== key || talk.turns.length) return;
-          if (!await isAnswerable(candidate, id) || this.key !== key) continue;
-          this.list.push(candidate.question);
-          welcome.draw();
-        }
+      const sample = sampleQuestions(documents), perDocument = sample.length ? [sample] : await Promise.all(newest.map(questionsAbout));
+      const oneOfEachFirst = [0, 1, 2].flatMap((at) => perDocument.flatMap((some) => some[at] ?? []));
+      for (const candidate of oneOfEachFirst.slice(0, MAX_TRIALS)) {
+        if (this.list.length === MAX_SUGGESTIONS || this.key !== key || talk.turns.length) return;
+        if (!await isAnswerable(candidate, id) || this.key !== key) continue;
+        this.list.push(candidate.question);
+        welcome.draw();
       }
     } catch { /* an extra */ }
   },
@@ -58,10 +55,10 @@ const welcome = {
     $("talk-title").hidden = !isHidden;
     if (isHidden) return;
     suggestions.find();
-    $("first").hidden = documents.total > 0;
-    $("ready").hidden = !documents.total;
+    $("first").hidden = documentCount() > 0;
+    $("ready").hidden = !documentCount();
     $("ready-title").textContent = name ? T.askName(name) : T.askDocuments;
-    $("ready-lead").textContent = T.readyLead(documents.total);
+    $("ready-lead").textContent = T.readyLead(documentCount());
     const shown = $("suggestions").children, { list } = suggestions;
     if (list.length === shown.length && list.every((question, at) => shown[at].textContent === question)) return;  // keeps the focus
     $("suggestions").replaceChildren(...list.map((question) => el("li", el("button", { onclick: () => talk.ask(question) }, question, icon("right")))));

@@ -9,9 +9,9 @@ class Turn {
   }
 
   reset() {
-    Object.assign(this, { text: "", sources: [], citations: [], labels: [], meta: null, usage: null, done: null, problem: null, retrievalMs: null, stream: null, progress: null, isStopped: false });
+    Object.assign(this, { text: "", sources: [], citations: [], labels: [], meta: null, usage: null, done: null, problem: null, retrievalMs: null, stream: null, isStopped: false });
     this.node.replaceChildren($("turn").content.cloneNode(true));
-    [this.head, this.where, this.status, this.body, this.tail] = this.node.children;
+    [this.head, this.where, this.status, , , this.body, this.progress, this.tail] = this.node.children;
     this.head.textContent = this.question;
     this.head.classList.toggle("long", this.question.length > 160);
     this.view = new AnswerView(this.body, (label) => this.chipsOf(label), (citations) => citations.map((citation) => this.chip(this.indexOf(citation.source_number), citation)));
@@ -161,11 +161,9 @@ class Turn {
   // ---- what is shown
   /** Show the state of the rest below the answer; null: none. */
   showProgress(text) {
-    this.progress?.remove();
-    this.progress = text && el("p.state", text);
-    if (!text) return;
-    this.body.after(this.progress);
-    announce(text);
+    this.progress.hidden = !text;
+    this.progress.textContent = text;
+    if (text) announce(text);
   }
 
   drawSoon() {
@@ -174,16 +172,8 @@ class Turn {
 
   draw() {
     this.view.show(this.text, this.running, this.labels);
-    this.drawBadge();
+    this.node.toggleAttribute("data-extractive", Boolean(this.meta?.extractive));
     talk.follow();
-  }
-
-  /** Says "quoted" only where something is. */
-  drawBadge() {
-    const quotes = this.body.querySelector(".cite") !== null;
-    if (!this.meta?.extractive || (!quotes && this.running)) return;
-    if (!this.badge?.isConnected) this.body.before(this.badge = el("p.badge", icon("quote"), el("span")));
-    this.badge.lastChild.textContent = quotes ? T.quoted : T.unwritten;
   }
 
   finish(phase) {
@@ -197,9 +187,12 @@ class Turn {
   failure() {
     const { message, requestId, status } = this.problem, before = talk.turns[talk.turns.indexOf(this) - 1]?.problem?.message;
     const isSaid = before === message || (!$("banner").hidden && $("banner").textContent.includes(message)), canResume = this.stream?.canResume;
-    return el("div.problem", { role: "alert" }, el("p", isSaid ? T.sameProblem : message), requestId && el("small", T.request(requestId)),
-      canResume && el("button.button.solid", { onclick: () => talk.goOn(this) }, T.fetchRest),
-      el("button.button", { onclick: () => talk.retry(this) }, canResume ? T.askAgain : status === 401 ? T.signIn : T.retry));
+    return copyOf("failure", {
+      p: isSaid ? T.sameProblem : message,
+      small: requestId && T.request(requestId),
+      ".solid": canResume && { onclick: () => talk.goOn(this) },
+      ".again": [{ onclick: () => talk.retry(this) }, canResume ? T.askAgain : status === 401 ? T.signIn : T.retry],
+    });
   }
 
   ending() {

@@ -1,23 +1,20 @@
 "use strict";
 // ---- files on their way into a collection
+const isOver = ({ state: now }) => ["done", "unchanged", "failed"].includes(now);
+
 const uploads = {
   list: [],  // {name, state: waiting|sending|working|done|unchanged|failed, text, share, collectionId, jobId}
 
   nodes(own) {
-    const isOver = ({ state: now }) => ["done", "unchanged", "failed"].includes(now);
     const over = own.filter(isOver).length, failed = own.filter((one) => one.state === "failed").length;
     const summary = over < own.length ? T.addingOf(over + 1, own.length) : failed ? T.addedOf(own.length - failed, own.length) : T.filesAdded(own.length);
     const clear = () => { this.list = this.list.filter((one) => !own.includes(one) || !isOver(one)); documents.draw(); };
-    return [el("h3", el("span", summary), over > 0 && textButton(T.clear, clear)),
-      el("ul.rows", { id: "uploads" }, own.map((one) => el("li", { "data-state": one.state }, el("div.title", el("span", one.name)),
-        el({ failed: "div.sub.bad", done: "div.sub.good" }[one.state] ?? "div.sub", one.text),
-        ["sending", "working"].includes(one.state) && this.bar(one))))];
+    return [el("h3", el("span", summary), over > 0 && textButton(T.clear, clear)), el("ul.rows", { id: "uploads" }, own.map((one) => this.row(one)))];
   },
 
-  bar({ name, state: now, share, text }) {
-    const known = now === "sending" && share < 1;
-    return el(known ? "div.track" : "div.track.moving", { role: "progressbar", "aria-label": name, "aria-valuetext": text,
-      "aria-valuemin": 0, "aria-valuemax": 100, "aria-valuenow": known && Math.round(share * 100) }, el("i", { style: { transform: known ? `scaleX(${share})` : "" } }));
+  row({ name, state: now, text, share }) {
+    return el("li", { "data-state": now }, el("div.title", el("span", name)), el("div.sub", text),
+      ["sending", "working"].includes(now) && el("progress", { "aria-label": name, "aria-valuetext": text, value: now === "sending" && share < 1 && share }));
   },
 
   update(batch, change) {
@@ -81,7 +78,7 @@ const uploads = {
     }
     const failed = batch.filter((one) => one.state === "failed").length;
     announce(failed ? T.filesFailed(failed) : T.filesAdded(batch.length));
-    if (batch[0]?.collectionId === state.collectionId) await documents.reload();
+    if (batch[0]?.collectionId === state.collectionId) await documents.load();
   },
 
   /** Jobs that were running when the page was opened are watched too. */
@@ -103,7 +100,7 @@ const uploads = {
 
 function progressOf(file, item, job, over) {
   const jobId = job.id, { status, chunks_added: added = 0, chunks_kept: kept = 0 } = item ?? {};
-  if (["done", "unchanged", "failed"].includes(file.state)) return { jobId };
+  if (isOver(file)) return { jobId };
   if (status === "succeeded") return { jobId, state: "done", text: T.addedPassages(added + kept) };
   if (status === "unchanged") return { jobId, state: "unchanged", text: T.upToDate };
   if (status === "failed" || (over && job.status !== "succeeded")) return { jobId, state: "failed", text: item?.error?.message ?? job.error?.message ?? job.error ?? T.couldNotAdd };

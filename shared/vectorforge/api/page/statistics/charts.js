@@ -1,5 +1,5 @@
 "use strict";
-// ---- charts of the statistics, drawn as SVG
+// ---- charts of the statistics
 const S = T.stats, whole = (value) => digits(Math.round(value));
 const short = (value) => new Intl.NumberFormat(language, { notation: "compact", maximumFractionDigits: 1 }).format(value);
 const share = (part, all) => (all ? `${digits((part / all) * 100, part && part / all < 0.1 ? 1 : 0)} %` : "–");
@@ -9,144 +9,96 @@ const label = (start) => timeText(start, { day: "numeric", month: "short" }, { h
 const fullLabel = (start) => timeText(start, { weekday: "short", day: "numeric", month: "long" }, { weekday: "short", hour: "2-digit", minute: "2-digit" });
 
 const swatch = (tone) => el(`i.swatch.${tone}`, { "aria-hidden": "true" });
-const legend = (parts) => el("ul.legend", parts.map(([name, tone]) => el("li", swatch(tone), name)));
-const heading = (title, parts = []) => el("figcaption", el("h2", title), parts.length > 1 && legend(parts));
+const heading = (title, parts = []) => el("figcaption", el("h2", title), parts.length > 1 && el("ul.legend", parts.map(([name, tone]) => el("li", swatch(tone), name))));
 
 /** rows: each its name, then its cells. */
-const tableOf = (columns, rows) => el("table", el("thead", el("tr", columns.map((name) => el("th", { scope: "col" }, name)))),
-  el("tbody", rows.map(([name, ...cells]) => el("tr", el("th", { scope: "row" }, name), cells.map((cell) => el("td", cell))))));
-const scroller = (name, ...table) => el("div.scroller", { tabindex: 0, role: "region", "aria-label": name }, tableOf(...table));
-const dataTable = (title, ...table) => el("details", el("summary", S.asTable), scroller(`${title}: ${S.asTable}`, ...table));
+const scroller = (name, columns, rows) => el("div.scroller", { tabindex: 0, role: "region", "aria-label": name }, el("table",
+  el("thead", el("tr", columns.map((column) => el("th", { scope: "col" }, column)))),
+  el("tbody", rows.map(([first, ...cells]) => el("tr", el("th", { scope: "row" }, first), cells.map((cell) => el("td", cell)))))));
+const dataTable = (title, parts, rows) => el("details", el("summary", S.asTable), scroller(`${title}: ${S.asTable}`, ["", ...parts.map(([name]) => name)], rows));
 
-/** The smallest of 1, 2, 2.5, 5 times a power of ten that makes at most four steps. */
-function niceStep(top) {
-  const raw = top / 4 || 1, power = 10 ** Math.floor(Math.log10(raw));
-  return power * [1, 2, 2.5, 5, 10].find((factor) => factor * power >= raw);
-}
-
-/** An SVG of a height, drawn anew for each width. */
-function plotOf(height, attributes, drawn) {
-  const plot = shape("svg.plot", { height, ...attributes });
-  new ResizeObserver(() => {
-    const width = plot.clientWidth, box = `0 0 ${width} ${height}`;
-    if (!width || plot.getAttribute("viewBox") === box) return;
-    plot.setAttribute("viewBox", box);
-    plot.replaceChildren(...drawn(width));
-  }).observe(plot);
-  return plot;
+/** Values of a scale from 0 to at least top, at most five steps of 1, 2, 2.5 or 5 times a power of ten. */
+function ticksTo(top, least = 0) {
+  const raw = Math.max(top / 4 || 1, least), power = 10 ** Math.floor(Math.log10(raw));
+  const step = power * [1, 2, 2.5, 5, 10].find((factor) => factor * power >= raw);
+  return Array.from({ length: Math.max(1, Math.ceil(top / step)) + 1 }, (_, at) => at * step);
 }
 
 // ---- numbers over the intervals
-/** Bars (stacked) or lines; parts are [name, tone, value of an interval or null]. */
-function timeChart(title, parts, { format, bars = false, wide = false, height = 170 }) {
+/** Bars; parts are [name, tone, value of an interval or null], one upon the other, or nested: each from the ground, longer ones behind. */
+function timeChart(title, parts, { format, nested = false, wide = false }) {
   const intervals = shown.series, name = wide ? "figure.wide" : "figure";
   const drawn = parts.filter(([, , value]) => intervals.some((interval) => value(interval)));
   if (!drawn.length) return el(name, heading(title), el("p.note", S.none));
-  const text = (value) => (value === null ? "–" : format(value));
-  const tip = el("div.tip", { hidden: true });
-  let at = null;
+  const bars = intervals.map((interval) => barsOf(drawn.map(([, tone, value]) => [tone, value(interval) ?? 0]), nested));
+  const ticks = ticksTo(Math.max(...bars.flat().map(({ to }) => to)), format === whole ? 1 : 0), every = Math.ceil(intervals.length / 7);
+  const texts = (interval) => drawn.map(([, , value]) => (value(interval) === null ? "–" : format(value(interval))));
+  const plot = plotOf(title, ticks, bars), tip = el("div.tip", { hidden: true });
+  describeIntervals(plot, tip, (interval) => [el("b", fullLabel(interval.start)),
+    el("ul", texts(interval).map((text, at) => el("li", swatch(drawn[at][1]), el("span", drawn[at][0]), el("span", text))))]);
+  return el(name, heading(title, drawn),
+    el("div.chart", el("ol.scale", ticks.map((tick) => el("li", format(tick)))), plot,
+      el("ol.starts", intervals.map((interval, at) => at % every === 0 && el("li", { style: { left: `${((at + 0.5) / intervals.length) * 100}%` } }, label(interval.start))))),
+    tip, dataTable(title, drawn, intervals.map((interval) => [fullLabel(interval.start), ...texts(interval)])));
+}
 
-  const plot = plotOf(height, { role: "group", tabindex: 0, "aria-label": S.chart(title) }, (width) => {
-    show(null);
-    return plotted(scaleOf(width, height, format, drawn, bars), drawn, format, bars);
-  });
-  const figure = el(name, heading(title, drawn), plot, tip,
-    dataTable(title, ["", ...drawn.map(([part]) => part)], intervals.map((interval) => [fullLabel(interval.start), ...drawn.map(([, , value]) => text(value(interval)))])));
+/** The bars of an interval from their values: {tone, from, to}. */
+function barsOf(values, nested) {
+  let ground = 0;
+  const bars = values.map(([tone, value]) => ({ tone, from: nested ? 0 : ground, to: nested ? value : ground += value })).filter(({ from, to }) => to > from);
+  return nested ? bars.reverse() : bars;
+}
 
-  function show(to, isSpoken) {
-    at = to;
-    tip.hidden = at === null;
-    plot.querySelector(".here")?.remove();
-    if (at === null) return;
-    const { left, step } = scaleOf(plot.clientWidth, height, format, drawn, bars), interval = intervals[at];
-    plot.prepend(shape("rect.here", { x: left + at * step, y: 0, width: step, height: height - 22 }));
-    tip.replaceChildren(el("b", fullLabel(interval.start)), el("ul", drawn.map(([part, tone, value]) => el("li", swatch(tone), el("span", part), el("span", text(value(interval)))))));
-    const start = left + at * step, room = figure.clientWidth - tip.offsetWidth, isRight = start + step / 2 > figure.clientWidth / 2;
-    tip.style.left = `${Math.max(0, Math.min(room, isRight ? start - tip.offsetWidth - 8 : start + step + 8))}px`;
-    tip.style.top = `${plot.getBoundingClientRect().top - figure.getBoundingClientRect().top + 4}px`;
-    if (isSpoken) announce(tip.innerText.replaceAll("\n", ", "));
-  }
-  plot.onpointermove = plot.onpointerdown = (event) => {
-    const { left, step } = scaleOf(plot.clientWidth, height, format, drawn, bars);
-    const under = Math.floor((event.clientX - plot.getBoundingClientRect().left - left) / step);
-    show(intervals[under] ? under : null);
+/** An SVG whose units are intervals and values, which is stretched to its place. */
+function plotOf(title, ticks, bars) {
+  const max = ticks.at(-1), barOf = (at) => ({ tone, from, to }) => {
+    const height = Math.max(to - from, max / 150);  // at least a pixel
+    return shape(`rect.bar-part.${tone}`, { x: at + 0.08, y: max - from - height, width: 0.84, height });
   };
+  return shape("svg.plot", { viewBox: `0 0 ${bars.length} ${max}`, preserveAspectRatio: "none", role: "group", tabindex: 0, "aria-label": S.chart(title) },
+    ticks.map((tick) => shape("path.grid", { d: `M0 ${max - tick}h${bars.length}` })), bars.flatMap((some, at) => some.map(barOf(at))),
+    shape("rect.here", { width: 1, height: max, visibility: "hidden" }));
+}
+
+/** Shows the numbers of the interval under the pointer, or of the one that the arrow keys have reached. */
+function describeIntervals(plot, tip, describe) {
+  const { series } = shown, here = plot.querySelector(".here");
+  let at = null;
+  function show(to) {
+    at = series[to] ? to : null;
+    tip.hidden = at === null;
+    here.setAttribute("visibility", tip.hidden ? "hidden" : "visible");
+    if (tip.hidden) return;
+    here.setAttribute("x", at);
+    tip.replaceChildren(...describe(series[at]));
+    const figure = tip.parentElement, { left, right } = here.getBoundingClientRect(), from = figure.getBoundingClientRect().left, room = figure.clientWidth - tip.offsetWidth;
+    const beside = at < series.length / 2 ? right - from + 8 : left - from - tip.offsetWidth - 8;
+    tip.style.left = `${Math.max(0, Math.min(room, beside))}px`;
+  }
+  plot.onpointermove = plot.onpointerdown = (event) => show(Math.floor(((event.clientX - plot.getBoundingClientRect().left) / plot.clientWidth) * series.length));
   plot.onpointerleave = (event) => { if (event.pointerType === "mouse") show(null); };
   plot.onblur = () => show(null);
   plot.onkeydown = (event) => {
-    const last = intervals.length - 1;
+    const last = series.length - 1;
     const to = { ArrowRight: Math.min(last, (at ?? -1) + 1), ArrowLeft: Math.max(0, (at ?? last + 1) - 1), Home: 0, End: last, Escape: null }[event.key];
     if (to === undefined) return;
     event.preventDefault();
-    show(to, true);
+    show(to);
+    announce(tip.innerText.replaceAll("\n", ", "));
   };
-  return figure;
-}
-
-/** Where intervals and values are in a plot: {left, step, floor, max, tick, y}. */
-function scaleOf(width, height, format, parts, bars) {
-  const heights = shown.series.map((interval) => parts.map(([, , value]) => value(interval) ?? 0)).map((values) => (bars ? values.reduce((sum, value) => sum + value, 0) : Math.max(...values)));
-  const top = Math.max(...heights, 0), tick = format === whole ? Math.max(1, niceStep(top)) : niceStep(top || 1);
-  const max = Math.max(tick, Math.ceil(top / tick) * tick), floor = height - 22;
-  const left = Math.max(...[0, max].map((value) => format(value).length)) * 7.5 + 10;
-  return { width, height, max, tick, left, step: (width - left) / shown.series.length, y: (value) => floor - (value / max) * (floor - 8) };
-}
-
-function plotted({ width, height, max, tick, left, step, y }, parts, format, bars) {
-  const made = [], every = Math.ceil(shown.series.length / Math.max(1, Math.floor((width - left) / (shown.bucket === "hour" ? 80 : 64))));
-  const middle = (at) => left + (at + 0.5) * step;
-  for (let value = 0; value <= max * 1.0001; value += tick) made.push(
-    shape("line.grid", { x1: left, x2: width, y1: y(value), y2: y(value) }), shape("text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, format(value)));
-  shown.series.forEach((interval, at) => {
-    if (at % every === 0) made.push(shape("text", { x: middle(at), y: height - 4, "text-anchor": "middle" }, label(interval.start)));
-    if (!bars) return;
-    const gap = step > 6 ? Math.min(step * 0.2, 10) : step * 0.1;
-    let under = 0;
-    for (const [, tone, value] of parts) {
-      const amount = value(interval) ?? 0, tall = Math.max(y(under) - y(under + amount), 1);
-      if (amount <= 0) continue;
-      made.push(shape(`rect.bar-part.${tone}`, { x: left + at * step + gap / 2, y: y(under) - tall, width: Math.max(step - gap, 0.5), height: tall }));
-      under += amount;
-    }
-  });
-  return bars ? made : [...made, ...parts.toReversed().flatMap(([, tone, value]) => curve(tone, shown.series.map(value), middle, y))];
-}
-
-/** A line with gaps where there is no value; a value without neighbors is a dot. */
-function curve(tone, values, x, y) {
-  const known = (at) => (values[at] ?? null) !== null, dots = [];
-  let path = "";
-  values.forEach((found, at) => {
-    if (!known(at)) return;
-    path += `${known(at - 1) ? "L" : "M"}${x(at).toFixed(1)} ${y(found).toFixed(1)}`;
-    if (!known(at - 1) && !known(at + 1)) dots.push(shape(`circle.dot.${tone}`, { cx: x(at), cy: y(found), r: 4 }));
-  });
-  return [shape(`path.curve.${tone}`, { d: path || "M0 0" }), ...dots];
 }
 
 // ---- time by stage
 const PERCENTILES = [[S.half, "one", "p50"], ["95 %", "two", "p95"], ["99 %", "four", "p99"]];
 
-/** Percentiles of each stage as a row: a bar to the median, lines to 95 and 99 of 100. */
+/** Percentiles of each stage as a row: a bar to the median, longer ones behind it to 95 and 99 of 100. */
 function stageChart() {
   const latency = shown.totals.latency_ms;
   const rows = Object.entries(S.stages).filter(([stage]) => latency[stage]).map(([stage, name]) => [name, ...PERCENTILES.map(([, , percentile]) => latency[stage][percentile])]);
-  const texts = rows.map(([stage, ...times]) => [stage, ...times.map(duration)]);
+  const texts = rows.map(([stage, ...times]) => [stage, ...times.map(duration)]), ticks = ticksTo(Math.max(0, ...rows.map((row) => row.at(-1))));
+  const bar = (time, at) => el(`i.bar-part.${PERCENTILES[at][1]}`, { style: { width: `${(time / ticks.at(-1)) * 100}%` } });
   return el("figure", heading(S.byStage, PERCENTILES),
-    plotOf(170, { role: "img", "aria-label": joined(" ", `${S.byStage}.`, ...texts.map((row) => S.spoken(...row))) }, (width) => stageRows(rows, width)),
-    dataTable(S.byStage, ["", ...PERCENTILES.map(([name]) => name)], texts));
-}
-
-function stageRows(rows, width) {
-  const left = 96, right = 8, top = Math.max(...rows.map((row) => row.at(-1))), tick = niceStep(top), max = Math.ceil(top / tick) * tick;
-  const x = (value) => left + (value / max) * (width - left - right), row = 148 / Math.max(rows.length, 1), made = [];
-  for (let value = 0; value <= max * 1.0001; value += tick) {
-    const anchor = value === 0 ? "start" : value >= max ? "end" : "middle";
-    made.push(shape("line.grid", { x1: x(value), x2: x(value), y1: 0, y2: 148 }), shape("text", { x: x(value), y: 166, "text-anchor": anchor }, duration(value)));
-  }
-  rows.forEach(([stage, ...times], at) => {
-    const middle = row * (at + 0.5), bar = (value, place) => shape(`rect.bar-part.${PERCENTILES[place][1]}`, { x: left, y: middle - 7, width: Math.max(x(value) - left, 1), height: 14, rx: 2 });
-    made.push(shape("text", { x: left - 10, y: middle + 4, "text-anchor": "end" }, stage), ...times.map(bar).reverse());
-  });
-  return made;
+    el("div.stages", { role: "img", "aria-label": joined(" ", `${S.byStage}.`, ...texts.map((row) => S.spoken(...row))) },
+      rows.map(([stage, ...times]) => [el("span", stage), el("span.track", times.map(bar).reverse())]).flat(), el("span.times", ticks.map((tick) => el("span", duration(tick))))),
+    dataTable(S.byStage, PERCENTILES, texts));
 }

@@ -71,14 +71,14 @@ function charts() {
   const outcome = (...names) => ({ outcomes }) => names.reduce((sum, name) => sum + (outcomes[name] ?? 0), 0);
   const latency = (percentile) => ({ latency_ms: times }) => times.total?.[percentile] ?? null;
   const field = (name) => (interval) => interval[name];
-  const bars = (title, format, ...parts) => timeChart(title, parts, { format, bars: true });
+  const bars = (title, format, ...parts) => timeChart(title, parts, { format });
   return [
     timeChart(S.byOutcome, [
       [S.answered, "one", outcome("answered")], [S.fromCache, "two", outcome("cached")],
       [S.nothingFound, "three", outcome("empty")], [S.outOfTime, "six", outcome("deadline")],
       [S.stopped, "four", outcome("aborted", "started")], [S.failed, "five", outcome("error")],
-    ], { format: whole, bars: true, wide: true, height: 220 }),
-    timeChart(S.toAnswer, PERCENTILES.map(([name, tone, percentile]) => [name, tone, latency(percentile)]), { format: duration }),
+    ], { format: whole, wide: true }),
+    timeChart(S.toAnswer, PERCENTILES.map(([name, tone, percentile]) => [name, tone, latency(percentile)]), { format: duration, nested: true }),
     stageChart(),
     bars(S.tokens, short, [S.read, "two", field("prompt_tokens")], [S.written, "one", field("completion_tokens")]),
     bars(S.cost, usd, [S.dollars, "one", field("cost_usd")]),
