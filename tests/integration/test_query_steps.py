@@ -133,12 +133,10 @@ class CountingDatabase(TenantDatabase):
         super().__init__(inner._database, inner.tenant_id)
         self.trips: list[int] = []
 
-    async def run(
-        self, calls: Sequence[Call], *, ef_search: int | None = None, repeatable: bool = False
-    ) -> list[Outcome]:
+    async def run(self, calls: Sequence[Call], *, repeatable: bool = False) -> list[Outcome]:
         """Run the statements as one trip."""
         self.trips.append(len(calls))
-        return await super().run(calls, ef_search=ef_search, repeatable=repeatable)
+        return await super().run(calls, repeatable=repeatable)
 
 
 async def test_sub_queries_are_one_round_trip(postgres_server: EmbeddedPostgres, tenant: str) -> None:

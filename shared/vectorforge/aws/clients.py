@@ -22,18 +22,11 @@ class AwsClients:
         connect_timeout_s: Time limit of a connection attempt.
         read_timeout_s: Longest silence of the service.
         max_attempts: Attempts in total; botocore waits up to a second before the second one.
-        region: E.g. "eu-central-1"; default: from boto3's chain.
     """
 
     def __init__(
-        self,
-        *,
-        connect_timeout_s: float = 1.0,
-        read_timeout_s: float = 5.0,
-        max_attempts: int = 2,
-        region: str | None = None,
+        self, *, connect_timeout_s: float = 1.0, read_timeout_s: float = 5.0, max_attempts: int = 2
     ) -> None:
-        self._region = region
         self._connect_timeout_s = connect_timeout_s
         self._read_timeout_s = read_timeout_s
         self._max_attempts = max_attempts
@@ -93,7 +86,7 @@ class AwsClients:
         )
         try:
             if self._session is None:  # not boto3's default session, which other code shares
-                self._session = boto3.session.Session(region_name=self._region)
+                self._session = boto3.session.Session()
             client = self._session.client(service, config=config)
             if service == "s3" and not _is_aws_host(client.meta.endpoint_url):
                 client.close()

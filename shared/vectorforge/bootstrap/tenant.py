@@ -29,7 +29,6 @@ if TYPE_CHECKING:  # imported on first use: no query needs them
     from vectorforge.db.repositories.answer_stream_repo import AnswerStreamRepository
     from vectorforge.db.repositories.api_key_repo import ApiKeyRepository
     from vectorforge.db.repositories.collection_listing import CollectionListing
-    from vectorforge.db.repositories.document_reading import DocumentReadingRepository
     from vectorforge.db.repositories.feedback_repo import FeedbackRepository
     from vectorforge.db.repositories.file_repo import FileRepository
     from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository
@@ -131,13 +130,6 @@ class TenantServices:
         from vectorforge.db.repositories.statistics_repo import StatisticsRepository
 
         return StatisticsRepository(self._db)
-
-    @cached_property
-    def document_reading(self) -> "DocumentReadingRepository":
-        """Parts of the texts of the tenant's documents."""
-        from vectorforge.db.repositories.document_reading import DocumentReadingRepository
-
-        return DocumentReadingRepository(self._db)
 
     @cached_property
     def feedback(self) -> "FeedbackRepository":

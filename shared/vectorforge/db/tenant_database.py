@@ -28,8 +28,6 @@ KEY_CHECK: ContextVar["KeyCheck | None"] = ContextVar("key_check", default=None)
 
 _CHECK_KEYS = ", vectorforge.check_keys(%s::text[])"
 """Appended to the statement that enters a tenant: a select list is computed from left to right."""
-_ENTER_TENANT = "SELECT vectorforge.enter_tenant(%s)"
-_ENTER_SEARCH = "SELECT vectorforge.enter_search(%s, %s)"
 _NOTHING_TO_CHECK = nullcontext()
 
 
@@ -108,7 +106,7 @@ class TenantDatabase:
     methods add ``tenant_id`` to named parameters.
     """
 
-    _enter: ClassVar[str] = _ENTER_TENANT
+    _enter: ClassVar[str] = "SELECT vectorforge.enter_tenant(%s)"
 
     def __init__(self, database: Connections, tenant_id: str) -> None:
         self._database = database
@@ -131,26 +129,16 @@ class TenantDatabase:
         """
         with translated_errors():
             async with self._database.connection() as connection, connection.transaction():
-                check, (query, params) = self._entering((self._enter, (self.tenant_id,)))
+                check, (query, params) = self._entering()
                 with check, translated_errors():
                     await connection.execute(query.encode(), params)
                 yield connection
 
     async def fetch_all(
-        self, query: str, params: Params = (), *, ef_search: int | None = None, repeatable: bool = False
+        self, query: str, params: Params = (), *, repeatable: bool = False
     ) -> "list[DictRow]":
-        """Run one statement in its own transaction and one round trip, and return all rows.
-
-        Args:
-            query: The statement.
-            params: Its parameters.
-            ef_search: Size of the candidate list of a search in an HNSW index, 1 to 1,000.
-            repeatable: See ``Database.run``.
-
-        Raises:
-            As ``transaction``.
-        """
-        ((rows, _),) = await self.run([(query, params)], ef_search=ef_search, repeatable=repeatable)
+        """Run one statement in its own transaction and one round trip, and return all rows; see ``run``."""
+        ((rows, _),) = await self.run([(query, params)], repeatable=repeatable)
         return rows
 
     async def fetch_one(
@@ -165,19 +153,15 @@ class TenantDatabase:
         ((_, count),) = await self.run([(query, params)], repeatable=repeatable)
         return count
 
-    async def run(
-        self, calls: Sequence[Call], *, ef_search: int | None = None, repeatable: bool = False
-    ) -> list[Outcome]:
+    async def run(self, calls: Sequence[Call], *, repeatable: bool = False) -> list[Outcome]:
         """Run statements in one transaction and one round trip, and return their outcomes.
+
+        ``repeatable`` as for ``Database.run``.
 
         Raises:
             As ``transaction``.
         """
-        if ef_search is None:
-            enter: Call = (self._enter, (self.tenant_id,))
-        else:
-            enter = (_ENTER_SEARCH, (self.tenant_id, ef_search))
-        check, entering = self._entering(enter)
+        check, entering = self._entering()
         own = [
             (query, {**params, "tenant_id": self.tenant_id} if isinstance(params, Mapping) else params)
             for query, params in calls
@@ -190,6 +174,6 @@ class TenantDatabase:
                     raise
                 raise error from exc
 
-    def _entering(self, enter: Call) -> "tuple[KeyCheck | nullcontext[None], Call]":
-        check = due_check()
+    def _entering(self) -> "tuple[KeyCheck | nullcontext[None], Call]":
+        check, enter = due_check(), (self._enter, (self.tenant_id,))
         return (_NOTHING_TO_CHECK, enter) if check is None else (check, check.added_to(enter))

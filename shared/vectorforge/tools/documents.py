@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from pydantic import BaseModel
 
 from vectorforge.db.repositories.collection_repo import CollectionRepository
-from vectorforge.db.repositories.document_reading import DocumentReadingRepository
 from vectorforge.db.repositories.document_repo import Document, DocumentRepository
 from vectorforge.db.repositories.query_lookup_repo import as_uuid
 from vectorforge.deadline import off_event_loop
@@ -45,15 +44,13 @@ class DocumentTools:
     """The tools of one tenant.
 
     Args:
-        collections: Bound to the tenant, as the next two.
-        documents: Documents without their texts.
-        reading: Parts of their texts.
+        collections: Bound to the tenant, as the next one.
+        documents: Documents and parts of their texts.
         find_collection: Returns a collection by name or id, None for the default one.
     """
 
     collections: CollectionRepository
     documents: DocumentRepository
-    reading: DocumentReadingRepository
     find_collection: Callable[[str | None], Awaitable[Collection]]
 
     @classmethod
@@ -63,7 +60,7 @@ class DocumentTools:
         async def find_collection(name: str | None) -> Collection:
             return await tenant.find_collection(name or default_collection)
 
-        return cls(tenant.collections, tenant.documents, tenant.document_reading, find_collection)
+        return cls(tenant.collections, tenant.documents, find_collection)
 
     async def call(self, name: str, arguments: str | Mapping[str, Any]) -> str:
         """Run a call that a model made of ``openai_tools(DOCUMENT_TOOLS)`` and the like; return JSON for it.
@@ -121,7 +118,7 @@ class DocumentTools:
         begin, end = await self._range(document, arguments)
         start = begin + arguments.start
         length = max(min(arguments.max_chars, end - start), 0)
-        text = await self.reading.part(document.id, start, length)
+        text = await self.documents.part(document.id, start, length)
         if text is None:
             raise _unknown(arguments.document)
         stop = start + len(text)
@@ -135,7 +132,7 @@ class DocumentTools:
             end=stop,
             size_chars=document.size_chars,
             next_start=stop - begin if stop < end else None,
-            headings=await self.reading.headings(document.id, MAX_HEADINGS) if is_outlined else [],
+            headings=[*await self.documents.headings(document.id, MAX_HEADINGS)] if is_outlined else [],
         )
 
     async def find_in_document(self, arguments: FindArguments) -> FindResult:
@@ -154,7 +151,7 @@ class DocumentTools:
         wanted = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE)
         spans = await off_event_loop(len(text), lambda: [match.span() for match in wanted.finditer(text)])
         shown = spans[: arguments.limit]
-        places = await self.reading.places(document.id, [start for start, _ in shown])
+        places = await self.documents.places(document.id, [start for start, _ in shown])
         return FindResult(
             document_id=document.id,
             source=document.source,
@@ -192,14 +189,14 @@ class DocumentTools:
         if arguments.page is not None and arguments.heading is not None:
             raise InvalidInputError("Give page or heading, not both.", field="heading")
         if arguments.page is not None:
-            found = await self.reading.page(document.id, arguments.page)
+            found = await self.documents.page(document.id, arguments.page)
             if found is None:
                 raise NotFoundError(f"The document has no page {arguments.page}, or its pages are unknown.")
             return found
         if arguments.heading is not None:
-            found = await self.reading.section(document.id, arguments.heading)
+            found = await self.documents.section(document.id, arguments.heading)
             if found is None:
-                headings = await self.reading.headings(document.id, MAX_HEADINGS)
+                headings = await self.documents.headings(document.id, MAX_HEADINGS)
                 known = f"these: {'; '.join(headings)}" if headings else "none"
                 raise NotFoundError(f"No heading contains these words; the document has {known}.")
             return found

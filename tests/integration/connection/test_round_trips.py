@@ -52,18 +52,6 @@ async def test_repeatable_statement_after_timeout_is_not_retried(proxy: Proxy) -
         assert proxy.round_trips == 1
 
 
-# Its settings end with its transaction.
-async def test_index_search_takes_one_round_trip(proxy: Proxy) -> None:
-    read = "SELECT current_setting('hnsw.ef_search') AS ef, current_setting('hnsw.iterative_scan') AS scan"
-    async with Database(proxy.conninfo, pool_size=1) as database:
-        tenant = database.for_tenant("a")
-        await tenant.fetch_one("SELECT 1")
-        proxy.round_trips = 0
-        assert await tenant.fetch_all(read, ef_search=123) == [{"ef": "123", "scan": "strict_order"}]
-        assert proxy.round_trips == 2
-        assert await tenant.fetch_all(read) == [{"ef": "40", "scan": "off"}]
-
-
 async def test_transaction_without_pipeline_takes_four_round_trips(proxy: Proxy) -> None:
     read = "SELECT current_setting('vectorforge.tenant', true) AS tenant"
     async with Database(proxy.conninfo, pool_size=1, pipeline=False) as database:

@@ -93,7 +93,7 @@ class DocumentResources:
         async def text_of(caller: Caller) -> ReadResourceResult:
             tools = document_tools(caller)
             document = await tools.find_document(params.uri.removeprefix(_PREFIX), None)
-            text = await tools.reading.part(document.id, 0, MAX_RESOURCE_CHARS)
+            text = await tools.documents.part(document.id, 0, MAX_RESOURCE_CHARS)
             contents = TextResourceContents(uri=params.uri, mime_type=_TEXT, text=text or "")
             return ReadResourceResult(contents=[contents])
 

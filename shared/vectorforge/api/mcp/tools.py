@@ -48,7 +48,7 @@ _TITLES: Final[dict[str, tuple[str, type[BaseModel]]]] = {
 def document_tools(caller: Caller) -> DocumentTools:
     """Return the document tools of the caller's tenant."""
     tenant = caller.tenant
-    return DocumentTools(tenant.collections, tenant.documents, tenant.document_reading, caller.collection)
+    return DocumentTools(tenant.collections, tenant.documents, caller.collection)
 
 
 def _definition(name: str) -> ToolDefinition[Any]:

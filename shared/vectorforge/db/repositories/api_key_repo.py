@@ -1,8 +1,5 @@
 """API keys of tenants: creation, listing, rotation, revocation and look-up."""
 
-# ruff: noqa: S608
-# (Statements are put together from constants of this module only; values are bound.)
-
 import hashlib
 import re
 import secrets

@@ -1,8 +1,5 @@
 """Collections with their sizes, pending ingestion and metadata."""
 
-# ruff: noqa: S608
-# (Statements are put together from constants of these modules only; values are bound.)
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

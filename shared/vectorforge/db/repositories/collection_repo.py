@@ -1,8 +1,5 @@
 """Collections: sets of documents that share one embedding model, dimension and metric."""
 
-# ruff: noqa: S608
-# (Statements are put together from constants of this module only; values are bound.)
-
 from typing import Any
 from uuid import UUID, uuid4
 

@@ -1,8 +1,5 @@
 """Stored conversations: messages by role, in order."""
 
-# ruff: noqa: S608
-# (Statements are put together from constants of this module only; values are bound.)
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime

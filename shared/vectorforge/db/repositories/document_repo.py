@@ -1,7 +1,4 @@
-"""Documents and their chunks, for reading; ``vectorstore`` writes and deletes them."""
-
-# ruff: noqa: S608
-# (Statements are put together from constants of this module only; values are bound.)
+"""Documents, their chunks and parts of their texts, for reading; ``vectorstore`` writes and deletes them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +10,7 @@ from uuid import UUID
 
 from vectorforge.db.repositories.paging import SqlCondition, checked_page
 from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.types import Chunk, StoredDocument
+from vectorforge.types import Chunk, Location, StoredDocument
 
 DOCUMENT_COLUMNS = """
 id, collection_id, source, title, media_type, metadata, version, chunk_count, size_chars,
@@ -102,6 +99,46 @@ WHERE c.tenant_id = %(tenant_id)s AND c.collection_id = %(collection_id)s AND c.
     AND c.to_version IS NULL
 """
 
+_PART = """
+SELECT substr(text, %(start)s::int + 1, %(length)s::int) AS text FROM vectorforge.documents
+WHERE tenant_id = %(tenant_id)s AND id = %(document_id)s
+"""
+_CURRENT_CHUNKS = """
+vectorforge.chunks AS c
+WHERE c.tenant_id = %(tenant_id)s AND c.document_id = %(document_id)s AND c.to_version IS NULL
+"""
+_PAGE = f"""
+SELECT min(c.start_offset) AS start, max(c.end_offset) AS end FROM {_CURRENT_CHUNKS}
+    AND jsonb_path_exists(
+        c.locations, '$[*] ? (@.page == $number || @.slide == $number)',
+        jsonb_build_object('number', %(number)s::int)
+    )
+"""
+# The section of the first heading that contains the words: all whose headings begin alike up to there.
+_SECTION = f"""
+WITH first AS (
+    SELECT c.heading, strpos(lower(c.heading), lower(%(heading)s)) + length(%(heading)s) - 1 AS upto
+    FROM {_CURRENT_CHUNKS} AND strpos(lower(c.heading), lower(%(heading)s)) > 0
+    ORDER BY c.ordinal LIMIT 1
+)
+SELECT min(c.start_offset) AS start, max(c.end_offset) AS end FROM first, {_CURRENT_CHUNKS}
+    AND left(c.heading, first.upto) = left(first.heading, first.upto)
+"""
+_HEADINGS = f"""
+SELECT c.heading FROM {_CURRENT_CHUNKS} AND c.heading IS NOT NULL
+GROUP BY c.heading ORDER BY min(c.ordinal) LIMIT %(limit)s
+"""
+_PLACES = f"""
+SELECT place.heading, coalesce(place.locations, '[]') AS locations
+FROM unnest(%(offsets)s::int[]) WITH ORDINALITY AS wanted (at, number)
+LEFT JOIN LATERAL (
+    SELECT c.heading, c.locations FROM {_CURRENT_CHUNKS}
+        AND c.start_offset <= wanted.at AND c.end_offset > wanted.at
+    ORDER BY c.ordinal LIMIT 1
+) AS place ON true
+ORDER BY wanted.number
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -150,8 +187,17 @@ class CitedChunk:
     """The document's version that the offsets belong to: the current one, or the last that held the chunk."""
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Heading and locations of the chunk that holds a character."""
+
+    heading: str | None
+    """Headings above it, outermost first."""
+    locations: Sequence[Location]
+
+
 class DocumentRepository:
-    """The documents of one tenant."""
+    """The documents of one tenant; offsets count characters (code points) from 0."""
 
     def __init__(self, db: TenantDatabase) -> None:
         self._db = db
@@ -239,3 +285,30 @@ class DocumentRepository:
         """Replace a document's metadata, except ``language`` if the new ones have none; not its vectors."""
         values = {"collection_id": collection_id, "id": document_id, "metadata": json.dumps(dict(metadata))}
         await self._db.execute(_SET_METADATA, values)
+
+    async def part(self, document_id: UUID, start: int, length: int) -> str | None:
+        """Return at most ``length`` characters from ``start``, or None without the document."""
+        row = await self._db.fetch_one(_PART, {"document_id": document_id, "start": start, "length": length})
+        return None if row is None else str(row["text"])
+
+    async def page(self, document_id: UUID, number: int) -> tuple[int, int] | None:
+        """Return start and end of the chunks on a page or slide, from 1, or None if there are none."""
+        return await self._range(_PAGE, {"document_id": document_id, "number": number})
+
+    async def section(self, document_id: UUID, heading: str) -> tuple[int, int] | None:
+        """Return start and end of the first section whose heading contains the words, or None."""
+        return await self._range(_SECTION, {"document_id": document_id, "heading": heading})
+
+    async def headings(self, document_id: UUID, limit: int) -> Sequence[str]:
+        """Return the first headings in order, each with those above it."""
+        rows = await self._db.fetch_all(_HEADINGS, {"document_id": document_id, "limit": limit})
+        return [row["heading"] for row in rows]
+
+    async def places(self, document_id: UUID, offsets: Sequence[int]) -> Sequence[Place]:
+        """Return the place of each character, in the order of ``offsets``."""
+        rows = await self._db.fetch_all(_PLACES, {"document_id": document_id, "offsets": list(offsets)})
+        return [Place(**row) for row in rows]
+
+    async def _range(self, query: str, values: dict[str, object]) -> tuple[int, int] | None:
+        row = await self._db.fetch_one(query, values)
+        return None if row is None or row["start"] is None else (row["start"], row["end"])

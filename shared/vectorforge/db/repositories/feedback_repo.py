@@ -36,12 +36,12 @@ ON CONFLICT (tenant_id, query_id, credential) DO UPDATE
 SET rating = excluded.rating, reasons = excluded.reasons, comment = excluded.comment,
     should_cite = excluded.should_cite, updated_at = now()
 RETURNING {_COLUMNS}
-"""  # noqa: S608 - constants of this module
+"""
 _DELETE = "DELETE FROM vectorforge.query_feedback WHERE tenant_id = %s AND query_id = %s AND credential = %s"
 _OF_QUERY = f"""
 SELECT {_COLUMNS} FROM vectorforge.query_feedback WHERE tenant_id = %s AND query_id = %s
 ORDER BY created_at, credential LIMIT {_MAX_LISTED}
-"""  # noqa: S608 - constants of this module
+"""
 RATINGS = """
 SELECT query_id, count(*) FILTER (WHERE rating = 'up') AS rated_up,
        count(*) FILTER (WHERE rating = 'down') AS rated_down

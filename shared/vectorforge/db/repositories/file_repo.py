@@ -4,9 +4,6 @@ An uploaded file waits to be attached to a collection. Attached, it is an item o
 document of the same id. Documents that were ingested otherwise are files, too.
 """
 
-# ruff: noqa: S608
-# (Statements are put together from constants of this module and of ``paging`` only; values are bound.)
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

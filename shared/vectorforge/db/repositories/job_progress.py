@@ -22,9 +22,6 @@ from vectorforge.db.repositories.job_types import (
 )
 from vectorforge.db.tenant_database import TenantDatabase
 
-# ruff: noqa: S608
-# (They are put together from constants of this package only; values are bound.)
-
 _GIVE_UP_ITEMS = """
 WITH given_up AS (
     UPDATE vectorforge.ingestion_job_items

@@ -3,9 +3,6 @@
 An ingestion job holds accepted documents until they are stored, and the outcome of each.
 """
 
-# ruff: noqa: S608
-# (Statements are put together from constants of this module only; values are bound.)
-
 from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID, uuid4

@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from vectorforge.db.tenant_database import Call
 
 
-# ruff: noqa: S608
-# (Statements are put together from constants of this module only; values are bound.)
-
-
 logger = logging.getLogger(__name__)
 
 

@@ -1,8 +1,5 @@
 """Look-up of a query with its collection in one statement: cached vector, cached answer, log policy."""
 
-# ruff: noqa: S608
-# (Statements are put together from constants of this module only; values are bound.)
-
 import sys
 from array import array
 from collections.abc import Sequence

@@ -1,8 +1,5 @@
 """Statistics of the query log: usage, latency, cost and quality."""
 
-# ruff: noqa: S608
-# (Statements are put together from constants of this module only; values are bound.)
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
