@@ -12,7 +12,7 @@ from tests.support.rag.collections import insert_collection
 from tests.support.rag.query_logs import make_log
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.answer_stream_repo import EventBatch
-from vectorforge.db.repositories.collection_listing import CollectionListing
+from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.conversation_repo import ConversationRepository
 from vectorforge.db.repositories.feedback_repo import Feedback, FeedbackRepository
 from vectorforge.db.repositories.file_repo import FileRepository
@@ -192,10 +192,10 @@ async def test_answers_that_end_at_once_have_places_of_their_own(db: TenantDatab
 
 async def test_collection_renamed_to_a_name_that_is_taken_meanwhile_is_a_conflict(db: TenantDatabase) -> None:
     first, second = [await insert_collection(db, 2, DistanceMetric.COSINE) for _ in range(2)]
-    listing = CollectionListing(db)
+    collections = CollectionRepository(db)
     rename = """
         UPDATE vectorforge.collections SET name = 'wanted' WHERE tenant_id = %(tenant_id)s AND id = %(id)s
     """
-    async with blocked_by(db, listing.update(second, name="wanted"), rename, id=first) as renamed:
+    async with blocked_by(db, collections.update(second, name="wanted"), rename, id=first) as renamed:
         with pytest.raises(ConflictError, match="'wanted' already exists"):
             await renamed

@@ -5,7 +5,7 @@ U+FFFD, everything else is escaped.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
@@ -22,7 +22,7 @@ from pydantic import (
     ValidationError,
 )
 
-from vectorforge.db.repositories.query_log_repo import QueryLog, storable
+from vectorforge.db.repositories.query_log_repo import QueryLog, json_fields, storable
 from vectorforge.db.tenant_database import checked_tenant
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.types import LoggedOutcome
@@ -120,24 +120,7 @@ def record_fields(tenant_id: str, log: QueryLog) -> Fields:
     """Return the record of a tenant; without a time it gets the current one."""
     if log.created_at is None:
         log = replace(log, created_at=datetime.now(UTC))
-    fields = {name: _json_value(getattr(log, name)) for name in QueryLog.__dataclass_fields__}
-    return {"type": RECORD_TYPE, "version": VERSION, "tenant_id": tenant_id, **fields}
-
-
-def _json_value(value: Any) -> Any:
-    """Return a field's value as JSON types; an empty object becomes null."""
-    match value:
-        case str():
-            return storable(value)
-        case UUID():
-            return str(value)
-        case datetime():
-            return value.isoformat()
-        case Mapping():
-            return dict(value) or None
-        case Sequence():
-            return [_json_value(item) for item in value]
-    return value
+    return {"type": RECORD_TYPE, "version": VERSION, "tenant_id": tenant_id, **json_fields(log)}
 
 
 def pointer_fields(record: Mapping[str, Any]) -> Fields:

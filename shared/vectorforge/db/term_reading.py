@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from uuid import UUID
 
 from vectorforge.db.connection import Database
-from vectorforge.db.errors import connect_error
+from vectorforge.db.schema.migrate import migrator_connection
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -89,20 +89,14 @@ async def read_unread_terms(
         The number of chunks indexed, and True if none is left.
 
     Raises:
-        DatabaseUnavailableError: No connection; see ``connect_error`` for its kinds.
+        DatabaseUnavailableError: As ``migrator_connection``.
     """
-    import psycopg
     from psycopg.rows import dict_row
 
-    try:
-        connection = await psycopg.AsyncConnection.connect(
-            conninfo, autocommit=True, prepare_threshold=None, connect_timeout=10, row_factory=dict_row
-        )
-    except psycopg.Error as exc:
-        raise connect_error(exc) from exc
     documents = chunks = 0
     give_up_at = time.monotonic() + patience_s
-    async with connection:
+    async with migrator_connection(conninfo) as connection:
+        connection.row_factory = dict_row
         while unread := await _unread(connection):
             total = documents + sum(collection.document_count for collection in unread)
             steps = []

@@ -68,13 +68,6 @@ class RemovedOriginals(Protocol):
         """Remove all objects of the tenant; return their number."""
 
 
-class Replicas(Protocol):
-    """Read replicas of the database; ``ReplayedErasures``."""
-
-    async def has_replayed(self, erasure_id: UUID) -> bool:
-        """Return True if a replica has replayed the deletions of an erasure in stage ``objects``."""
-
-
 class ReplayedErasures:
     """A tenant's erasures as read replicas show them.
 
@@ -88,7 +81,10 @@ class ReplayedErasures:
         self._erasures = ErasureRepository(ErasureDatabase(reader.database, tenant_id))
 
     async def has_replayed(self, erasure_id: UUID) -> bool:
-        """See ``Replicas``; False if none can be reached within the time limit."""
+        """Return True if a replica has replayed the deletions of an erasure in stage ``objects``.
+
+        False if none has, or none can be reached, within the time limit.
+        """
         limit = Deadline.after(_REPLAY_S)
         # by then every search needs the versions that the deletions made, see ``CollectionVersions``
         await asyncio.sleep(min(self._reader.lag_s, _REPLAY_S))
@@ -127,7 +123,7 @@ class Eraser:
     _: KW_ONLY
     files: UploadedFiles | None = None
     originals: RemovedOriginals | None = None
-    replicas: Replicas | None = None
+    replicas: ReplayedErasures | None = None
     leaves_files: bool = False
     not_reached: Sequence[str] = ()
     rows_a_step: int = ROWS_A_STEP

@@ -211,7 +211,7 @@ async def change_collection(
 
     async def change(found_id: UUID) -> Collection:
         if body.name is not None:
-            await repo.rename(found_id, body.name)
+            await repo.update(found_id, name=body.name)
         if ingestion:
             await repo.set_ingestion(found_id, **ingestion)
         if body.keep_originals is False:

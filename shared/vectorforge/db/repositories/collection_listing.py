@@ -1,6 +1,5 @@
 """Collections with their sizes, pending ingestion and metadata."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,7 +8,7 @@ from uuid import UUID
 from vectorforge.db.repositories.collection_repo import COLUMNS
 from vectorforge.db.repositories.paging import CursorPage, Page
 from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.errors import ConflictError, NotFoundError, RefusedRowError
+from vectorforge.errors import NotFoundError
 from vectorforge.types import Collection
 
 if TYPE_CHECKING:
@@ -29,14 +28,6 @@ FROM vectorforge.collections c CROSS JOIN LATERAL (
     WHERE f.tenant_id = c.tenant_id AND f.collection_id = c.id AND NOT f.is_stored AND i.status = 'failed'
         AND NOT EXISTS (SELECT FROM vectorforge.documents d WHERE d.tenant_id = f.tenant_id AND d.id = f.id)
 ) AS counted WHERE tenant_id = %(tenant_id)s
-"""
-_UPDATE = """
-UPDATE vectorforge.collections AS c
-SET name = coalesce(%(name)s, name), metadata = coalesce(%(metadata)s::jsonb, metadata)
-WHERE tenant_id = %(tenant_id)s AND id = %(collection_id)s AND NOT EXISTS (
-    SELECT FROM vectorforge.collections AS other
-    WHERE other.tenant_id = c.tenant_id AND other.name = %(name)s AND other.id <> c.id
-)
 """
 _COLLECTION_TIME = """
 SELECT created_at FROM vectorforge.collections WHERE tenant_id = %(tenant_id)s AND id = %(cursor)s
@@ -86,23 +77,6 @@ class CollectionListing:
             values["cursor_time"] = row["created_at"]
         rows = await self._db.fetch_all(f"{_COLLECTIONS} AND {page.condition} {page.ordering}", values)
         return page.cut([_collection(row) for row in rows])
-
-    async def update(
-        self, collection_id: UUID, *, name: str | None = None, metadata: Mapping[str, str] | None = None
-    ) -> None:
-        """Change the name or the metadata of a collection; None leaves it.
-
-        Raises:
-            ConflictError: Another collection has the name.
-        """
-        encoded = None if metadata is None else json.dumps(dict(metadata))
-        values = {"collection_id": collection_id, "name": name, "metadata": encoded}
-        try:
-            is_changed = await self._db.execute(_UPDATE, values)
-        except RefusedRowError:  # the name was given to another one meanwhile
-            is_changed = 0
-        if not is_changed and await self.collection(collection_id):
-            raise ConflictError(f"A collection named {name!r} already exists.")
 
 
 def _collection(row: "DictRow") -> ListedCollection:

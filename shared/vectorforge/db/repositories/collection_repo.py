@@ -1,11 +1,13 @@
 """Collections: sets of documents that share one embedding model, dimension and metric."""
 
+import json
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
 from vectorforge.db.repositories.embedding_space_repo import ENSURE_SPACE, MAX_HALF_DIMENSION, ensured_space
 from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.errors import ConflictError, InvalidInputError
+from vectorforge.errors import ConflictError, InvalidInputError, RefusedRowError
 from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings, VectorIndex
 
 MAX_NAME_CHARS = 200
@@ -100,10 +102,12 @@ WITH held AS (
 )
 SELECT {COLUMNS} FROM changed
 """
-_RENAME = """
-UPDATE vectorforge.collections SET name = %(name)s
-WHERE tenant_id = %(tenant_id)s AND id = %(id)s AND NOT EXISTS (
-    SELECT FROM vectorforge.collections WHERE tenant_id = %(tenant_id)s AND name = %(name)s AND id <> %(id)s
+_UPDATE = """
+UPDATE vectorforge.collections AS c
+SET name = coalesce(%(name)s, name), metadata = coalesce(%(metadata)s::jsonb, metadata)
+WHERE tenant_id = %(tenant_id)s AND id = %(collection_id)s AND NOT EXISTS (
+    SELECT FROM vectorforge.collections AS other
+    WHERE other.tenant_id = c.tenant_id AND other.name = %(name)s AND other.id <> c.id
 )
 """
 _SET_INGESTION = """
@@ -270,17 +274,25 @@ class CollectionRepository:
         if not await self._db.execute(_SET_INGESTION, values) and await self.find_by_id(collection_id):
             raise _no_context_for_profiles()
 
-    async def rename(self, collection_id: UUID, name: str) -> None:
-        """Set the name of a collection, if it exists.
+    async def update(
+        self, collection_id: UUID, *, name: str | None = None, metadata: Mapping[str, str] | None = None
+    ) -> None:
+        """Change the name or the metadata of a collection; None leaves it.
 
         Raises:
-            ConflictError: The name is taken.
-            InvalidInputError: It has not 1 to 200 characters.
+            ConflictError: Another collection has the name.
+            InvalidInputError: The name has not 1 to 200 characters.
         """
-        _check(name)
-        values = {"id": collection_id, "name": name}
-        if not await self._db.execute(_RENAME, values) and await self.find_by_id(collection_id):
-            raise _taken(name)
+        if name is not None:
+            _check(name)
+        encoded = None if metadata is None else json.dumps(dict(metadata))
+        values = {"collection_id": collection_id, "name": name, "metadata": encoded}
+        try:
+            is_changed = await self._db.execute(_UPDATE, values)
+        except RefusedRowError:  # the name was given to another one meanwhile
+            is_changed = 0
+        if not is_changed and await self.find_by_id(collection_id):
+            raise _taken(str(name))
 
     async def delete(self, collection_id: UUID) -> bool:
         """Remove a collection with its documents, chunks, vectors and jobs; its query logs stay.

@@ -249,22 +249,30 @@ class QueryLogWriter:
 
 
 def _row(tenant_id: str, log: QueryLog) -> dict[str, Any]:
-    """Return the record as the database function accepts it: JSON types only."""
-    row: dict[str, Any] = {name: getattr(log, name) for name in _FIELDS}
-    row |= {name: storable(value) for name, value in row.items() if isinstance(value, str)}
-    return row | {
-        "tenant_id": checked_tenant(tenant_id),
-        "id": str(log.id),
-        "collection_id": str(log.collection_id),
-        "retrieved_chunk_ids": [str(chunk_id) for chunk_id in log.retrieved_chunk_ids],
-        "used_chunk_ids": [str(chunk_id) for chunk_id in log.used_chunk_ids],
-        "created_at": log.created_at.isoformat() if log.created_at else None,
-        "conversation_id": str(log.conversation_id) if log.conversation_id else None,
-        "degraded": list(log.degraded),
-        "quality": dict(log.quality) if log.quality else None,
-        "request": dict(log.request) if log.request else None,
-        "steps": [dict(step) for step in log.steps] or None,
-    }
+    """Return the record as the database function accepts it."""
+    values = json_fields(log)
+    row = {name: values[name] for name in _FIELDS}
+    return {**row, "tenant_id": checked_tenant(tenant_id), "steps": row["steps"] or None}
+
+
+def json_fields(log: QueryLog) -> dict[str, Any]:
+    """Return a record's fields as JSON types; empty objects become null, texts ``storable``."""
+    return {field.name: _json_value(getattr(log, field.name)) for field in fields(log)}
+
+
+def _json_value(value: Any) -> Any:
+    match value:
+        case str():
+            return storable(value)
+        case UUID():
+            return str(value)
+        case datetime():
+            return value.isoformat()
+        case Mapping():
+            return dict(value) or None
+        case Sequence():
+            return [_json_value(item) for item in value]
+    return value
 
 
 _LOG_TEXT = "SELECT log_text FROM vectorforge.tenants WHERE tenant_id = %s"

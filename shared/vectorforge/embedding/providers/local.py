@@ -74,7 +74,7 @@ class InProcessEmbeddingProvider(EmbeddingProvider):
 
 
 class _TextModel(Protocol):
-    """Loaded model; ``embed`` raises EmbeddingError."""
+    """Loaded model, used from worker threads only."""
 
     def embed(self, texts: Sequence[str]) -> list[Vector]: ...
 
@@ -135,8 +135,17 @@ class LocalEmbeddingProvider(InProcessEmbeddingProvider):
         return ModelTraits(described.query_prefix, described.document_prefix, described.languages)
 
     def embed(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
-        """Return one vector per text, in order."""
-        return self._loaded(model).embed(texts)
+        """Return one vector per text, in order.
+
+        Raises:
+            EmbeddingError: The model failed.
+        """
+        loaded = self._loaded(model)
+        try:
+            return loaded.embed(texts)
+        except Exception as exc:
+            # onnxruntime and tokenizers raise bare Exception and RuntimeError subclasses
+            raise EmbeddingError("The local embedding model failed.") from exc
 
     async def preload(self) -> None:
         """Load the folder's model; raise ConfigurationError if it is not the pinned one or cannot be used."""
@@ -154,7 +163,7 @@ class LocalEmbeddingProvider(InProcessEmbeddingProvider):
 
 
 class _MiniLM:
-    """Tokenizer and loaded model. Thread-safe; used from worker threads only."""
+    """Tokenizer and loaded model. Thread-safe."""
 
     def __init__(self, cache_dir: Path) -> None:
         from vectorforge.vendors.onnx_models import INSTALL, open_session
@@ -170,21 +179,13 @@ class _MiniLM:
         self._tokenizer.enable_truncation(_MAX_TOKENS)
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """Return one vector per text, in order: 384 floats, L2 norm 1.
-
-        Raises:
-            EmbeddingError: The model failed.
-        """
+        """Return one vector per text, in order: 384 floats, L2 norm 1."""
         import numpy as np
 
         vectors: list[Vector] = []
-        try:
-            for encoding in self._tokenizer.encode_batch(list(texts)):
-                (output,) = self._session.run(["embedding"], {"input_ids": np.array([encoding.ids])})
-                vectors.append(output[0].tolist())
-        except Exception as exc:
-            # onnxruntime and tokenizers raise bare Exception and RuntimeError subclasses
-            raise EmbeddingError("The local embedding model failed.") from exc
+        for encoding in self._tokenizer.encode_batch(list(texts)):
+            (output,) = self._session.run(["embedding"], {"input_ids": np.array([encoding.ids])})
+            vectors.append(output[0].tolist())
         return vectors
 
 
@@ -199,20 +200,13 @@ class _FolderModel:
         self._model = OnnxModel(folder, description, _FOLDER_SETTING, output=shape)
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """Return one vector per text, in order.
-
-        Raises:
-            EmbeddingError: The model failed.
-        """
+        """Return one vector per text, in order."""
         import numpy as np
 
         vectors: list[Vector] = []
-        try:
-            for encoding in self._model.encode(texts):
-                (tokens,) = self._model.run([encoding])
-                vector = tokens.mean(axis=0) if self._description.pooling == "mean" else tokens[0]
-                norm = np.linalg.norm(vector) if self._description.normalize else 1.0
-                vectors.append((vector / max(norm, 1e-12)).tolist())
-        except Exception as exc:  # as in _MiniLM
-            raise EmbeddingError("The local embedding model failed.") from exc
+        for encoding in self._model.encode(texts):
+            (tokens,) = self._model.run([encoding])
+            vector = tokens.mean(axis=0) if self._description.pooling == "mean" else tokens[0]
+            norm = np.linalg.norm(vector) if self._description.normalize else 1.0
+            vectors.append((vector / max(norm, 1e-12)).tolist())
         return vectors

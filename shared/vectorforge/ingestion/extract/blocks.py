@@ -97,13 +97,8 @@ def item(text: str, level: int = 0, location: Location | None = None) -> Block:
 
 def code(text: str, language: str = "") -> Block:
     """Return code in a fence that is longer than any in the code."""
-    return Block(BlockKind.CODE, "\n".join(code_fence(text, language)))
-
-
-def code_fence(text: str, language: str = "") -> list[str]:
-    """Return code as the lines of a fenced block, whose fence is longer than any in the code."""
     fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`{3,}", text)), 3)
-    return [fence + language, *text.splitlines(), fence]
+    return Block(BlockKind.CODE, "\n".join([fence + language, *text.splitlines(), fence]))
 
 
 def table(rows: Sequence[Row], *, has_header: bool | None = None) -> list[Block]:

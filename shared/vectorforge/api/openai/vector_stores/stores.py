@@ -59,7 +59,7 @@ async def create_vector_store(
     collection = await tenant.create_collection(name, description=body.description or "")
     try:
         if body.metadata:
-            await tenant.listing.update(collection.id, metadata=body.metadata)
+            await tenant.collections.update(collection.id, metadata=body.metadata)
         if files:
             await attach_files(application, tenant, collection.id, files, field="file_ids")
     except Exception:
@@ -85,7 +85,7 @@ async def update_vector_store(
             "Collections cannot be renamed where files are uploaded to S3: their keys contain the name.",
             field="name",
         )
-    await tenant.listing.update(collection.id, name=body.name, metadata=body.metadata)
+    await tenant.collections.update(collection.id, name=body.name, metadata=body.metadata)
     return await _body(tenant, collection)
 
 
