@@ -5,8 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from vectorforge.evaluation.grounding import declines, grounding_scores
 from vectorforge.evaluation.questions import Expectation, Question
+from vectorforge.evaluation.scoring import declines, grounding_scores
 from vectorforge.pipeline.types import Citation, QueryResult, SourceCitation
 
 REFUSALS = [

@@ -213,11 +213,6 @@ class IamDatabaseLogin:
         Signed like ``generate_db_auth_token`` of boto3's RDS client, without loading that client's model of
         the RDS API, which takes longer than the rest together.
 
-        Args:
-            host: Endpoint of the proxy or instance.
-            port: Its port.
-            user: Role in the database.
-
         Raises:
             ConfigurationError: There are no AWS credentials, or no region.
             DatabaseUnavailableError: The credentials cannot be fetched now.

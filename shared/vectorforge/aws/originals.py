@@ -107,7 +107,6 @@ class RemovedOriginals:
     """Removal of a tenant's objects whose documents or versions are gone.
 
     Args:
-        bucket: The bucket.
         repo: Originals of the tenant, as a role that may delete.
     """
 

@@ -38,7 +38,6 @@ class QueryLogOverflow:
     Texts are removed from the objects once the table has them, where erasure and retention apply.
 
     Args:
-        clients: Source of the S3 client.
         bucket: Name of the bucket; never read from a message, whose sender must not choose it.
     """
 

@@ -16,9 +16,6 @@ class XRayTracer:
     Powertools and the SDK is not used: the log of a query may start while its search runs, and the stack
     outlives an invocation of the same trace. Unsampled invocations and processes outside Lambda only read the
     environment.
-
-    Args:
-        service: Name of the service in Powertools' settings.
     """
 
     def __init__(self, service: str) -> None:

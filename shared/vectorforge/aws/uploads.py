@@ -116,7 +116,6 @@ class UploadForms:
 
     Args:
         clients: Source of the S3 client. Its role needs ``s3:PutObject`` on the bucket's objects.
-        bucket: Name of the bucket.
     """
 
     def __init__(self, clients: AwsClients, bucket: str) -> None:

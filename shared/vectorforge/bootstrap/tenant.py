@@ -53,8 +53,6 @@ class TenantServices:
         choose_variant: See ``VariantCatalogue.choose``.
 
     Args:
-        shared: Parts of the process.
-        tenant_id: The tenant.
         request_id: Id of the request that is subject to the tenant's limits; None if there is none.
         announce_switch: Called when there is work for an embedding model switch.
 

@@ -41,8 +41,6 @@ class LimitServices:
     """Limits of one tenant, and the admission of one of its requests.
 
     Args:
-        shared: Settings, and the limits known to this process.
-        db: Database of the tenant.
         request_id: Id made by this server for the request; None: the services are for the operator or for
             background work, which need no admission.
     """

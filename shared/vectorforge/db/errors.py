@@ -78,12 +78,7 @@ def is_refused(failure: Exception) -> bool:
 
 
 def connect_error(failure: Exception, *, with_token: bool = False) -> DatabaseUnavailableError:
-    """Return our error for a failure to connect. The driver's text is read, and not copied.
-
-    Args:
-        failure: The driver's error.
-        with_token: The password was an IAM token.
-    """
+    """Return our error for a failure to connect. The driver's text is read, and not copied."""
     text = str(failure)
     for pattern, advice in _UNTRUSTED.items():
         if re.search(pattern, text):
@@ -97,11 +92,7 @@ def connect_error(failure: Exception, *, with_token: bool = False) -> DatabaseUn
 
 
 class ConnectFailures:
-    """Ends the wait of requests for a connection as soon as an attempt to connect is refused.
-
-    Args:
-        with_tokens: Connections log in with IAM tokens.
-    """
+    """Ends the wait of requests for a connection as soon as an attempt to connect is refused."""
 
     def __init__(self, *, with_tokens: bool = False) -> None:
         self.with_tokens = with_tokens

@@ -54,7 +54,6 @@ class CollectionVersions:
 
     Args:
         lag_s: See ``DatabaseSettings.database_reader_lag_s``.
-        clock: Clock, seconds.
     """
 
     def __init__(self, lag_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -36,7 +36,6 @@ class SourceRows:
     Args:
         connection: Read-only.
         query: A SELECT without a semicolon at its end.
-        columns: Names of its columns.
     """
 
     def __init__(self, connection: "AsyncConnection[DictRow]", query: str, columns: Sequence[str]) -> None:

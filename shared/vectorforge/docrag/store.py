@@ -240,7 +240,7 @@ class DocumentStore:
         try:
             collection = await self.collection()
             document = await asyncio.to_thread(as_stored, group, self._splitter)
-            stored = await self._tenant.ingestion.writer.write(collection, document)
+            stored = await self._tenant.ingestion.write_document(collection, document)
         except VectorForgeError as exc:
             logger.warning("A document was not added: %s", exc.message)
             return _outcome("failed", exc)

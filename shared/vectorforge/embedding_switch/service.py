@@ -144,8 +144,6 @@ class ModelChanges:
     """Embedding model switches of one tenant's collections.
 
     Args:
-        db: Database of the tenant.
-        embeddings: Embedding providers.
         estimate_cost: Returns the cost in US dollars of a provider's model for prompt and completion tokens;
             None for an unknown price.
         announce: Called when there is work; never raises. None leaves it to the worker's next look.

@@ -69,12 +69,7 @@ class RemovedOriginals(Protocol):
 
 
 class ReplayedErasures:
-    """A tenant's erasures as read replicas show them.
-
-    Args:
-        reader: The replicas.
-        tenant_id: The tenant.
-    """
+    """A tenant's erasures as read replicas show them."""
 
     def __init__(self, reader: "Reader", tenant_id: str) -> None:
         self._reader = reader
@@ -108,7 +103,6 @@ class Eraser:
     """Erases data of one tenant.
 
     Args:
-        erasures: Repository of the tenant's erasures.
         files: Bucket of uploaded files; None if there is none, or another process deletes them.
         originals: Bucket of originals; None: they are in the database.
         replicas: Read replicas that must have replayed the deletions before a certificate; None: there are

@@ -185,8 +185,6 @@ class _ShortChunks:
     """Joins short chunks with a neighbor; if that is too long, moves the cut between them.
 
     Args:
-        text: The whole text.
-        chunk_size: Characters of a chunk at most.
         headings: Offset of each heading, ascending; none of plain text.
         rows: Rows of tables, ascending, which no cut divides.
     """
@@ -202,11 +200,7 @@ class _ShortChunks:
         self._short = min(_SHORT, chunk_size // 8)
 
     def joined(self, spans: Sequence[_Span]) -> list[_Span]:
-        """Start and end of the chunks after joining.
-
-        Args:
-            spans: Start and end of each chunk, ascending.
-        """
+        """Start and end of the chunks after joining."""
         done: list[_Span] = []
         pending: _Span | None = None
         for position, given in enumerate(spans):

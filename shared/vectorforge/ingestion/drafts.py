@@ -139,10 +139,7 @@ class ChunkVectors:
     """Embeds chunks of one collection, and caches the vectors across write attempts.
 
     Args:
-        embeddings: Registry with the providers of the collections.
-        collection: Collection of the chunks.
         models: Current embedding models of the collection; None: the model of ``collection``.
-        prefetched: Vectors that exist already.
     """
 
     def __init__(

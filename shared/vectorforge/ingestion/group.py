@@ -2,7 +2,7 @@
 
 A provider embeds sixty chunks in little more time than one, and a database commits two hundred documents in
 little more time than one. Whatever needs more steps (a changed document, a text that the model rejects, a
-request that failed) is left to ``DocumentWriter.write``, so that each document has its own
+request that failed) is left to ``IngestionPipeline.write_document``, so that each document has its own
 result.
 """
 
@@ -91,11 +91,7 @@ class DocumentGroup:
     """Stores documents of one collection together, as far as that takes no more than two round trips.
 
     Args:
-        store: Store for the chunks.
-        repo: Stored documents.
-        collection_id: Target collection.
         contexts: Contexts and sizes of the chunks.
-        limits: Limits of a document.
         vectors: Embeds the chunks; holds the vectors afterwards, also those of documents that are not stored.
         documents: Documents with different sources, by place.
         failures: Results of the places whose documents could not be read.
@@ -129,13 +125,8 @@ class DocumentGroup:
         self._warnings: dict[int, tuple[str, ...]] = {}
 
     async def prepare(self, charge: Charge | None, on_progress: OnProgress | None = None) -> None:
-        """Cut the documents into chunks, and embed what is new; writes nothing.
-
-        Args:
-            charge: Counts embedded tokens against the tenant's limits; None: no limits.
-            on_progress: Called with (chunks embedded so far, chunks to embed).
-        """
-        with suppress(VectorForgeError):  # raised again by DocumentWriter.write
+        """Cut the documents into chunks, and embed what is new; writes nothing."""
+        with suppress(VectorForgeError):  # raised again by IngestionPipeline.write_document
             sources = [document.source for document in self.documents.values()]
             current = await self._repo.current_hashes_of(self._collection_id, sources)
             drafted = await self._with_contexts(await asyncio.to_thread(self._draft, current), current)
@@ -162,8 +153,8 @@ class DocumentGroup:
         """Store the new ones among the prepared documents.
 
         Returns:
-            What was done, by the document's place; includes unchanged ones. A document that
-            is missing was not stored, for a reason that ``DocumentWriter.write`` handles or reports.
+            What was done, by the document's place; includes unchanged ones. A missing document was not
+            stored, for a reason that ``IngestionPipeline.write_document`` handles or reports.
         """
         stored = dict(self._unchanged)
         with suppress(VectorForgeError):

@@ -51,10 +51,8 @@ class JobRun:
     """Processes claimed jobs.
 
     Args:
-        db: Database of the jobs' tenant.
         job_ids: Jobs of one collection that this process has claimed, oldest first. Their documents are
             stored in this order; several jobs have at most ``MAX_RUN_DOCUMENTS`` together.
-        pipeline: Of the same tenant.
         lease_s: Seconds for which they are claimed.
         others_wait: Returns whether another tenant's job should run next; called between documents.
         turn_s: Seconds before the first call of ``others_wait``, and between calls.

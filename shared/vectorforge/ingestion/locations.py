@@ -32,7 +32,6 @@ class Headings:
     """Heading paths of a text by offset.
 
     Args:
-        text: The whole text.
         headings: Start, level and title of each heading, ascending.
     """
 

@@ -34,7 +34,6 @@ class OriginalKeeper:
     """Stores the originals of one tenant's documents.
 
     Args:
-        repo: Originals of the tenant.
         objects: Bucket; None: the database.
     """
 

@@ -1,19 +1,21 @@
 """Ingestion of documents: extract, chunk, embed new chunks, replace the document in one step."""
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
+from typing import Final
 
 from vectorforge.config import IngestionSettings
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.embedding_space_repo import EmbeddingModelRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
-from vectorforge.errors import VectorForgeError, log_unexpected
+from vectorforge.errors import ConflictError, DimensionMismatchError, VectorForgeError, log_unexpected
 from vectorforge.ingestion.chunk import ChunkingConfig
 from vectorforge.ingestion.contexts.writer import ContextModel, ContextWriter
-from vectorforge.ingestion.document import DocumentWriter
-from vectorforge.ingestion.drafts import ChunkVectors
-from vectorforge.ingestion.extract import PartReader, media
+from vectorforge.ingestion.drafts import ChunkVectors, KnownVectors, draft_chunks, draft_document
+from vectorforge.ingestion.extract import PartReader, media, split
 from vectorforge.ingestion.group import DocumentGroup, DocumentItem
 from vectorforge.ingestion.originals import OriginalKeeper
 from vectorforge.ingestion.types import (
@@ -32,6 +34,9 @@ from vectorforge.vectorstore.base import VectorStore
 
 logger = logging.getLogger(__name__)
 
+_WRITE_ATTEMPTS: Final = 3
+"""Attempts; a store rejects a write after a concurrent replacement. Each attempt embeds less."""
+
 PlacedResults = Sequence[tuple[int, DocumentResult]]
 """Results, each with the place of its document among those given."""
 
@@ -43,10 +48,6 @@ class IngestionPipeline:
         reader: Reads files and their parts.
 
     Args:
-        vector_store: Store for the chunks.
-        document_repo: Stored documents of the same tenant.
-        embedding_registry: Registry with the providers of the collections.
-        settings: Sizes and limits.
         models: Current embedding models of the same tenant's collections. None: the model of the
             collection that is passed in.
         charge: Counts embedded tokens against the tenant's limits; None: no limits.
@@ -78,16 +79,6 @@ class IngestionPipeline:
         self._charge = charge
         self.reader = PartReader(ExtractionLimits.from_settings(settings))
         self._chunking = ChunkingConfig.from_settings(settings)
-        self.writer = DocumentWriter(
-            vector_store,
-            document_repo,
-            embedding_registry,
-            self.contexts_of,
-            self.reader.limits,
-            models=models,
-            charge=charge,
-        )
-        """Stores one extracted document."""
 
     def contexts_of(self, collection: Collection) -> ContextWriter:
         """Return a writer of contexts for some documents."""
@@ -125,7 +116,9 @@ class IngestionPipeline:
             ExtractionError: The file as a whole cannot be read.
             InvalidInputError: ``source`` is empty or too long.
         """
-        return await self.reader.split(content, source, media_type)
+        return await asyncio.to_thread(
+            split, content, source=source, media_type=media_type, limits=self.reader.limits
+        )
 
     async def ingest_parts(
         self,
@@ -208,7 +201,7 @@ class IngestionPipeline:
             if place in stored:
                 continue
             try:
-                one = await self.writer.write(
+                one = await self.write_document(
                     collection,
                     document,
                     on_stage=on_stage,
@@ -221,6 +214,67 @@ class IngestionPipeline:
                 yield [(place, _failure(document.source, exc, document.warnings))]
             else:
                 yield await self._with_originals(collection, group, {place: one})
+
+    async def write_document(
+        self,
+        collection: Collection,
+        document: ExtractedDocument,
+        *,
+        on_stage: OnStage | None = None,
+        on_progress: OnProgress | None = None,
+        prefetched: KnownVectors | None = None,
+        charged: bool = False,
+        contexts: ContextWriter | None = None,
+    ) -> StoredDocument:
+        """Store a document, or replace the one with the same source.
+
+        Readers see the old or the new version. An unchanged document is neither embedded nor written;
+        otherwise only chunks that were not in the document before are embedded. ``prefetched`` are vectors
+        that exist already; ``charged``: its tokens have been counted against the tenant's limits;
+        ``contexts`` are those written already.
+
+        Raises:
+            ExtractionError: ``empty`` or ``too_large``, in characters or chunks; nothing was embedded.
+            EmbeddingError: The provider failed; nothing was written.
+            ConfigurationError: The collection's provider is not available here.
+            LimitExceededError: The tenant's daily tokens are used up; nothing was embedded.
+            ConflictError: Concurrent replacements of the same document, or a vector has a wrong dimension.
+            NotFoundError: The collection was deleted.
+            DatabaseError: The database failed; nothing was written.
+        """
+        self.reader.limits.check_chars(len(document.text))
+        contexts = contexts or self.contexts_of(collection)
+        draft = await asyncio.to_thread(draft_document, document, contexts.chunking)
+        current = await self._documents.current_hashes(collection.id, document.source)
+        if current is not None and current.content_hash == draft.content_hash:
+            return current.unchanged()
+        _tell(on_stage, IngestionStage.CHUNK)
+        chunks = await asyncio.to_thread(draft_chunks, document, contexts.chunking)
+        self.reader.limits.check_chunks(len(chunks))
+        vectors = ChunkVectors(self._embeddings, collection, self._models, prefetched)
+        for attempt in range(1, _WRITE_ATTEMPTS + 1):
+            stored = current.chunk_hashes if current else frozenset()
+            new = [c for c in chunks if c.content_hash not in stored]
+            if new:
+                _tell(on_stage, IngestionStage.EMBED)
+                if self._charge is not None and attempt == 1 and not charged:
+                    await self._charge(sum(chunk.token_count for chunk in new))
+            written = await contexts.write(document, draft, chunks, stored)
+            new = [c for c in written.chunks if c.content_hash not in stored]
+            if new:
+                await vectors.make([(draft.title, chunk) for chunk in new], on_progress)
+            ready = [vectors.given(chunk) for chunk in written.chunks]
+            _tell(on_stage, IngestionStage.STORE)
+            try:
+                done = await self._store.replace_document(collection.id, written.draft, ready)
+                return replace(done, warnings=written.warnings)
+            except DimensionMismatchError:
+                raise
+            except ConflictError:
+                if attempt == _WRITE_ATTEMPTS:
+                    raise
+            current = await self._documents.current_hashes(collection.id, document.source)
+        raise AssertionError("the last attempt returns or raises")
 
     async def _with_originals(
         self, collection: Collection, group: DocumentGroup, stored: Mapping[int, StoredDocument]
@@ -240,3 +294,8 @@ def _failure(source: str, exc: Exception, warnings: tuple[str, ...] = ()) -> Doc
         log_unexpected(logger, "Ingestion of a document failed unexpectedly", exc)
         exc = VectorForgeError()
     return DocumentResult.of_failure(source, exc, warnings)
+
+
+def _tell(on_stage: OnStage | None, stage: IngestionStage) -> None:
+    if on_stage is not None:
+        on_stage(stage)

@@ -57,7 +57,6 @@ class RAGIngestionPipeline:
 
     Args:
         vector_store: Collection of a tenant's profiles.
-        embedding_provider: Provider of the collection.
         chunking: Sizes of the chunks; default 800 characters, 150 overlapping.
         limits: Limits of each text, and of the chunks of one call.
         now: Returns store and provider after a change of the collection's embedding model; None: that

@@ -116,9 +116,6 @@ class RowIngestion:
     """Stores rows as documents of a collection.
 
     Args:
-        pipeline: Pipeline of the collection's tenant.
-        collection: Target collection.
-        mapping: Roles of the columns.
         settings: Chunk sizes; documents chunked with other sizes are replaced.
         labels: Metadata for every document; a row's own win.
     """
@@ -154,9 +151,6 @@ class RowIngestion:
         self, rows: Sequence[Mapping[str, Any]]
     ) -> AsyncGenerator[Sequence[tuple[int, DocumentResult | None]], None]:
         """Store rows with different keys, or replace their documents.
-
-        Args:
-            rows: Values by column.
 
         Yields:
             Results as soon as they are final, each with the place of its row, and each row once. A failure is

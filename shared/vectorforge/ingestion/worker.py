@@ -37,7 +37,6 @@ class IngestionWorker:
 
     Args:
         database: Database with the jobs; open before ``start``.
-        make_pipeline: Returns the pipeline of a tenant id.
         concurrent_jobs: Jobs run at the same time, at least 1; two, so that one slow file does not
             block all others.
         lease_s: Seconds after which a job of a killed process is claimed again.

@@ -112,8 +112,6 @@ class Admission:
     """Admission of one request: the first call reserves, ``end`` settles; other calls do nothing.
 
     Args:
-        db: Database of the tenant.
-        gate: Limits known to this process.
         request_id: Id made by this server, which identifies the reservation.
         hold_s: Lifetime of an unsettled reservation, longer than a request may run.
     """

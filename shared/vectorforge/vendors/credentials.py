@@ -58,11 +58,7 @@ class FixedCredentials:
 
 
 class AccessToken:
-    """Token of an identity service, for vendors that accept tokens and keys in different headers.
-
-    Args:
-        inner: Source of the token.
-    """
+    """Token of an identity service, for vendors that accept tokens and keys in different headers."""
 
     def __init__(self, inner: Credentials) -> None:
         self.inner = inner

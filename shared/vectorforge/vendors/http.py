@@ -133,9 +133,7 @@ class VendorClient(VendorTransport):
     invocations of a function.
 
     Args:
-        credentials: See ``VendorTransport``.
         headers: Headers of each request, in addition to key and content type.
-        is_refusal: See ``VendorTransport``.
     """
 
     def __init__(

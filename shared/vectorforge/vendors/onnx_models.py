@@ -104,8 +104,6 @@ class OnnxModel:
     """Tokenizer and graph of a model in a folder; checks the pinned files, then loads. Thread-safe.
 
     Args:
-        folder: Folder of the model.
-        description: As read from it.
         setting: Variable that names the folder, for errors.
         output: Lengths of the graph's first output, None for any.
         padded: Pad the texts of a batch to the longest.

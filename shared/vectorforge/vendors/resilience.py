@@ -37,10 +37,6 @@ class RetryBudget:
     Each call adds ``ratio`` of a retry and each retry takes one; at most ``most`` are saved, and all are
     available at the start.
     Source: https://sre.google/sre-book/handling-overload/ ("per-client retry budget", 10 %).
-
-    Args:
-        ratio: Retries earned per call.
-        most: Retries that can be saved.
     """
 
     def __init__(self, *, ratio: float = 0.1, most: float = 20.0) -> None:
@@ -142,7 +138,6 @@ class CircuitBreaker:
     Args:
         name: Shown in errors, e.g. "openai/gpt-4o".
         failures: Failed calls in a row that open it; 0 disables the breaker.
-        open_s: Seconds until the first call is let through.
         clock: Seconds; the wall clock, because a monotonic one may stand still while a function is frozen.
     """
 
@@ -222,7 +217,6 @@ class CircuitBreakers:
 
     Args:
         failures: Failed calls in a row that open a breaker; 0 disables all breakers.
-        open_s: Seconds until an open breaker lets a call through.
     """
 
     def __init__(self, *, failures: int = 5, open_s: float = 30.0) -> None:

@@ -41,9 +41,6 @@ class VendorResponse(ABC):
     async def read(self, limit: int = _MAX_ANSWER_BYTES) -> bytes:
         """Return the whole body.
 
-        Args:
-            limit: Maximum number of bytes.
-
         Raises:
             ConnectionError: The connection broke before its end.
             ValueError: The body is longer.

@@ -104,11 +104,7 @@ class SdkTransport(VendorTransport):
     """Transport over a vendor's SDK.
 
     Args:
-        clients: Clients of the SDK.
-        package: Name of the SDK.
-        credentials: See ``VendorTransport``.
         key_header: Returns the headers with the key; without any the SDK finds its credentials itself.
-        is_refusal: See ``VendorTransport``.
     """
 
     def __init__(

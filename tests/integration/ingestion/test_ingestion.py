@@ -228,7 +228,7 @@ class TestPipeline:
 
         document = ExtractedDocument("a.txt", text_of("one") + "\n\n" + paragraph(9), media.PLAIN)
         room.embedder = OvertakenEmbedder(lambda: room.ingest("Other text altogether."))
-        stored = await room.pipeline.writer.write(room.collection, document)
+        stored = await room.pipeline.write_document(room.collection, document)
         assert (stored.chunks_added, stored.chunks_removed) == (7, 1)
 
     async def test_pdf_pages_are_stored_as_chunk_metadata(self, room: Room) -> None:
@@ -238,7 +238,7 @@ class TestPipeline:
             TextSpan(len(first) + 2, len(first) + 2 + len(second), location={"page": 2}),
         )
         document = ExtractedDocument("r.pdf", f"{first}\n\n{second}", media.PDF, spans=spans)
-        stored = await room.pipeline.writer.write(room.collection, document)
+        stored = await room.pipeline.write_document(room.collection, document)
         chunks = await room.documents.chunks(stored.document_id)
         assert [chunk.metadata for chunk in chunks] == [{"page": 1}, {"page": 2}]
         expected = [[{"page": 1, "rects": [[0.1, 0.2, 0.9, 0.3]]}], [{"page": 2}]]

@@ -134,8 +134,6 @@ class MessageBatch:
 
     Args:
         application: Opened when a message needs it.
-        work: Jobs of this invocation.
-        inbox: Creates jobs for uploads.
     """
 
     def __init__(self, application: Application, work: IngestWork, inbox: UploadInbox) -> None:

@@ -177,7 +177,6 @@ class UploadInbox:
 
     Args:
         application: Opened before the first call.
-        store: Store of the objects.
     """
 
     def __init__(self, application: Application, store: ObjectStore) -> None:

@@ -108,7 +108,6 @@ class AnswerCacheRepository:
     """The cached answers of one tenant.
 
     Args:
-        db: Database of the tenant.
         ttl_s: Seconds for which an answer is fresh.
         stale_s: Seconds after that for which it can still be found.
     """

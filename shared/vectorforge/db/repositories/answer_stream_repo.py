@@ -98,7 +98,6 @@ class AnswerStreamRepository:
     """The streamed answers of one tenant.
 
     Args:
-        db: Bound to the tenant.
         retention_s: Retention of a stream after its end, seconds.
         longest_s: Maximum duration of a stream, seconds.
     """

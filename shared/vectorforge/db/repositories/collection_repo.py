@@ -126,7 +126,6 @@ class CollectionRepository:
     """The collections of one tenant.
 
     Args:
-        db: Bound to the tenant.
         max_collections: Limit of the tenant; creating one more fails. Concurrent calls may exceed it by their
             number. None: no limit.
     """

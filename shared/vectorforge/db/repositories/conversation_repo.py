@@ -196,7 +196,6 @@ class ConversationRepository:
     """The conversations of one tenant.
 
     Args:
-        db: Bound to the tenant.
         max_conversations: Limit of the tenant; creating one more fails. Concurrent calls may exceed it by
             their number.
         max_messages: Limit of one conversation.

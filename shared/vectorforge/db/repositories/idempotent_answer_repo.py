@@ -122,7 +122,6 @@ class IdempotentAnswerRepository:
     """The answers under keys of one tenant.
 
     Args:
-        db: Bound to the tenant.
         retention_s: Retention of an answer after its end, seconds.
         longest_s: Maximum duration of an answer, seconds.
         max_keys: Maximum number of answers; the oldest are deleted.

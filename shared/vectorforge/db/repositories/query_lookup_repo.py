@@ -144,7 +144,6 @@ class QueryVectorRepository:
     """Cached vectors of one tenant's queries.
 
     Args:
-        db: Database of the tenant.
         settings: Digest of the settings that decide a vector besides provider, model and text.
         ttl_s: Lifetime of a vector, seconds.
     """

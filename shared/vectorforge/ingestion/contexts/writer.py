@@ -74,8 +74,6 @@ class ContextWriter:
         model: The model; None: contexts are outlines, or there are none.
 
     Args:
-        model: The model; None: contexts are outlines.
-        chunking: Sizes of the chunks.
         collection: Its chunks have no contexts unless it is ``contextual``.
     """
 

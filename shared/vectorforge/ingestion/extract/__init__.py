@@ -120,12 +120,6 @@ class PartReader:
     def __init__(self, limits: ExtractionLimits) -> None:
         self.limits = limits
 
-    async def split(self, content: bytes, source: str, media_type: str | None) -> list[DocumentPart]:
-        """Cut a file into its documents; see ``IngestionPipeline.split``."""
-        return await asyncio.to_thread(
-            split, content, source=source, media_type=media_type, limits=self.limits
-        )
-
     async def read(
         self, part: DocumentPart, metadata: Mapping[str, Any], *, ocr: bool = False
     ) -> ExtractedDocument:

@@ -42,12 +42,6 @@ def read_blocks(
 ) -> Reading:
     """Read a file of a type with a reader, on this thread and without limits.
 
-    Args:
-        kind: Media type, one of ``media``'s constants.
-        content: The file.
-        charset: Declared character set.
-        ocr: For images, and for pages of PDFs without a text layer.
-
     Raises:
         ExtractionError: The reader's error.
     """

@@ -211,13 +211,7 @@ def _select(query: WeightedQuery, ranked: Sequence[Scored], parts: Parts) -> lis
 
 
 def _further(other: Candidate, parts: Parts, length: int) -> Sequence[Piece]:
-    """Return a further sentence, a lead-in with its list; empty if the answer would be too long.
-
-    Args:
-        other: The sentence.
-        parts: See ``Parts``.
-        length: Characters quoted so far.
-    """
+    """Return a further sentence, a lead-in with its list; empty if the answer would be too long."""
     if not leads_in(other.piece):
         return [other.piece] if length + len(other.piece.text) <= _MAX_CHARS else []
     part = parts[other.source, other.piece.part]
