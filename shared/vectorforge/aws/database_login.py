@@ -37,11 +37,7 @@ _PAUSE_S = 1.0
 
 
 def read_login(secret_id: str, *, setting: str) -> tuple[str, SecretStr]:
-    """Return role and password from the secret.
-
-    Args:
-        secret_id: Name or ARN.
-        setting: Variable that names the secret.
+    """Return role and password from the secret of a name or ARN, which ``setting`` holds.
 
     Raises:
         ConfigurationError: The secret is missing, not readable or not a login.

@@ -41,10 +41,6 @@ def find_records(line: str, *, nesting: int = 0) -> Iterator[str]:
 
     A record is in the line as printed, after CloudWatch's prefix, or in the text of one of its messages
     ("@message" in Logs Insights), or in a cell of CSV.
-
-    Args:
-        line: One line of a log, of an export or of a JSON document.
-        nesting: Number of enclosing messages.
     """
     if not names_records(line):
         return

@@ -345,12 +345,6 @@ def model_registries(
 ) -> tuple[EmbeddingProviderRegistry, LLMProviderRegistry]:
     """Return the providers that the settings have credentials for, with one retry budget for all.
 
-    Args:
-        config: The settings.
-        store: Store of the keys that the environment does not hold.
-        metrics: Destination of the providers' measurements.
-        health_checker: Gets a probe of each provider.
-
     Raises:
         ConfigurationError: No embedding provider can be used, or keys cannot be read and a retry would not
             help.

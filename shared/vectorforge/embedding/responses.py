@@ -26,13 +26,7 @@ from vectorforge.vendors.response import (
 
 
 def error_for_status(status: int, model: str, headers: Mapping[str, str]) -> EmbeddingError:
-    """Return the error for an HTTP status of 400 or more.
-
-    Args:
-        status: Status of the response.
-        model: Requested model.
-        headers: Headers of the response, names in lower case or case-insensitive.
-    """
+    """Return the error for an HTTP status of 400 or more; names of headers in lower case or in any."""
     if status in (401, 403):
         return EmbeddingAuthenticationError()
     if status == 404:

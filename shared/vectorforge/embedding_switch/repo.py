@@ -207,7 +207,7 @@ class EmbeddingSwitchRepository:
 
     async def store_gate(self, collection_id: UUID, switch_id: UUID, gate: Mapping[str, Any]) -> None:
         """Store the result of a comparison."""
-        values = {**self._db.named(collection=collection_id), "id": switch_id, "gate": json.dumps(gate)}
+        values = {"collection": collection_id, "id": switch_id, "gate": json.dumps(gate)}
         await self._db.execute(_STORE_GATE, values)
 
     async def switch(self, collection_id: UUID) -> EmbeddingSwitch:
@@ -221,7 +221,7 @@ class EmbeddingSwitchRepository:
         async with self._db.transaction() as connection:
             values = self._db.named(collection=collection_id)
             await lock_out_writers(connection, values)
-            values["space"] = await self._locked(connection, collection_id, expected="open")
+            values["space"] = await self._locked(connection, values, expected="open")
             row = await (await connection.execute(_LACKING, values)).fetchone()
             lacking: int = (row or {})["lacking"]
             if not lacking:
@@ -241,7 +241,7 @@ class EmbeddingSwitchRepository:
         """
         async with self._db.transaction() as connection:
             values = self._db.named(collection=collection_id)
-            await self._locked(connection, collection_id, expected="switched")
+            await self._locked(connection, values, expected="switched")
             await connection.execute(_EXCHANGE, {**values, "state": "open"})
         return await self.get(collection_id)
 
@@ -266,17 +266,16 @@ class EmbeddingSwitchRepository:
     async def _remove(self, collection_id: UUID, *, expected: str) -> None:
         async with self._db.transaction() as connection:
             values = self._db.named(collection=collection_id)
-            await self._locked(connection, collection_id, expected=expected)
+            await self._locked(connection, values, expected=expected)
             await connection.execute(_REMOVE, values)
             await connection.execute(_FORGET_OTHER_SPACE, values)
 
+    @staticmethod
     async def _locked(
-        self, connection: "AsyncConnection[dict[str, Any]]", collection_id: UUID, *, expected: str
+        connection: "AsyncConnection[dict[str, Any]]", values: Mapping[str, Any], *, expected: str
     ) -> str:
         """Hold the change until the transaction ends; the space of its model."""
-        row = await (
-            await connection.execute(_LOCK_SWITCH, self._db.named(collection=collection_id))
-        ).fetchone()
+        row = await (await connection.execute(_LOCK_SWITCH, values)).fetchone()
         if row is None:
             raise NotFoundError("No embedding model switch is open for this collection.")
         if row["state"] != expected:

@@ -41,7 +41,7 @@ class Measure:
 
 def measures_at(k: int) -> list[Measure]:
     """Return all measures; those of rankings use the first ``k`` ranks."""
-    quality = [
+    merits = [
         (f"recall@{k}", "recall", f"relevant items among the first {k}"),
         (f"mrr@{k}", "mrr", "one over the rank of the first relevant item"),
         (f"ndcg@{k}", "ndcg", "relevant items, the higher up the better"),
@@ -52,22 +52,17 @@ def measures_at(k: int) -> list[Measure]:
         ("corrections", "correction", "false premises that are corrected or declined"),
         ("disagreements", "disagreement", "disagreeing documents that are both cited"),
     ]
+    faults = [
+        ("false_refusals", "false_refusal", "questions with an answer that are declined"),
+        ("failures", "failed", "questions that failed"),
+        ("degraded", "degraded", "degraded answers"),
+    ]
     return [
         *(
-            Measure(name, column, "mean", "share", True, meaning, DEFAULT_TOLERANCE)
-            for name, column, meaning in quality
+            Measure(name, column, "mean", "share", is_merit, meaning, DEFAULT_TOLERANCE)
+            for is_merit, shares in ((True, merits), (False, faults))
+            for name, column, meaning in shares
         ),
-        Measure(
-            "false_refusals",
-            "false_refusal",
-            "mean",
-            "share",
-            False,
-            "questions with an answer that are declined",
-            DEFAULT_TOLERANCE,
-        ),
-        Measure("failures", "failed", "mean", "share", False, "questions that failed", DEFAULT_TOLERANCE),
-        Measure("degraded", "degraded", "mean", "share", False, "degraded answers", DEFAULT_TOLERANCE),
         Measure("latency_p50_ms", "latency_ms", "p50", "ms", False, "half the questions take longer"),
         Measure("latency_p95_ms", "latency_ms", "p95", "ms", False, "one question in twenty takes longer"),
         Measure("tokens", "tokens", "mean", "tokens", False, "tokens of prompt and answer, a question"),

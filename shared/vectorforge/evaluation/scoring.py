@@ -5,10 +5,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import shorten
-from typing import Protocol
+from typing import TypeAlias
 from uuid import UUID
 
 from vectorforge.db.repositories.document_repo import DocumentRepository
+from vectorforge.embedding_switch.service import NearChunk
 from vectorforge.errors import InvalidInputError
 from vectorforge.evaluation.metrics import (
     Hit,
@@ -19,36 +20,16 @@ from vectorforge.evaluation.metrics import (
     reciprocal_rank,
 )
 from vectorforge.evaluation.questions import Question, Relevant
-from vectorforge.pipeline.types import QueryResult
-from vectorforge.types import RetrievedChunk
+from vectorforge.pipeline.types import QueryResult, SourceCitation
+from vectorforge.types import Chunk, RetrievedChunk
 
 _PAGE = 1000
 _ENOUGH = 0.5
 """Share of the shorter of chunk and span that must overlap."""
 
 
-class Passage(Protocol):
-    """A retrieved chunk to judge: a chunk, or a source of an answer."""
-
-    @property
-    def document_id(self) -> UUID:
-        """Its document."""
-        ...
-
-    @property
-    def start_offset(self) -> int:
-        """Offset of its text in the document, in characters."""
-        ...
-
-    @property
-    def end_offset(self) -> int:
-        """The character after its last."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """Text of the chunk."""
-        ...
+AnyChunk: TypeAlias = Chunk | SourceCitation | NearChunk
+"""A chunk to judge: one that was retrieved, a source of an answer, or one near a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +47,7 @@ class Target:
         """True for a whole document."""
         return self.relevant.start is None and self.relevant.text is None
 
-    def is_hit(self, chunk: Passage) -> bool:
+    def is_hit(self, chunk: AnyChunk) -> bool:
         """Return True if the chunk counts as this item.
 
         A whole document matches each of its chunks, a span a chunk that covers half of the shorter
@@ -141,7 +122,7 @@ class SourceIndex:
         return targets
 
 
-def find_hits(ranking: Sequence[Passage], targets: Sequence[Target]) -> list[Hit]:
+def find_hits(ranking: Sequence[AnyChunk], targets: Sequence[Target]) -> list[Hit]:
     """Return the first occurrence of each target in a ranking, best chunk first.
 
     When all targets are whole documents, documents are ranked, each by its best chunk; otherwise chunks.
@@ -244,7 +225,7 @@ class Scorer:
             values["answer_in_passages"] = float(contained)
         return values
 
-    def _is_relevant(self, chunk: Passage) -> bool:
+    def _is_relevant(self, chunk: AnyChunk) -> bool:
         return any(target.is_hit(chunk) for target in self.targets)
 
     def _shown(self, chunks: Sequence[RetrievedChunk]) -> tuple[ShownChunk, ...]:

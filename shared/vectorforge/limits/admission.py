@@ -8,11 +8,13 @@ import logging
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
+from vectorforge.db.repositories.query_lookup_repo import PiggybackedStatement
 from vectorforge.errors import InvalidInputError, LimitExceededError, VectorForgeError
 from vectorforge.limits.settings import Claim, Limits, LimitState
 
@@ -129,7 +131,7 @@ class Admission:
         self.state: LimitState | None = None
         """Answer of PostgreSQL; None without a request to it, or if the tenant has no limits."""
 
-    def piggyback(self, make_claim: MakeClaim) -> "PiggybackedReservation | None":
+    def piggyback(self, make_claim: MakeClaim) -> PiggybackedStatement | None:
         """Return the reservation to send with other statements of the tenant; None if none is needed.
 
         Raises:
@@ -142,7 +144,8 @@ class Admission:
             self.state = refusal
             raise _refused(refusal, Claim())
         self._is_sent = True
-        return PiggybackedReservation(self, make_claim(), self._gate.now())
+        claim, sent_at = make_claim(), self._gate.now()
+        return PiggybackedStatement(self.call(claim), partial(self.note, claim, sent_at=sent_at))
 
     async def admit(self, make_claim: MakeClaim = Claim) -> None:
         """Reserve in a transaction of its own, unless the request has been admitted.
@@ -154,7 +157,8 @@ class Admission:
         """
         piggyback = self.piggyback(make_claim)
         if piggyback is not None:
-            piggyback.note(await self._db.run([piggyback.call], repeatable=True))
+            (outcome,) = await self._db.run([piggyback.call], repeatable=True)
+            piggyback.note(outcome)
 
     def call(self, claim: Claim) -> "Call":
         """Return the statement that reserves. With the same request id it may be run twice."""
@@ -210,21 +214,6 @@ class Admission:
     def settlement(self, tokens: int, cost_usd: float) -> "Call":
         """Return the statement that settles the reservation; it may be run twice."""
         return _SETTLE, (self._db.tenant_id, self._request_id, tokens, cost_usd)
-
-
-class PiggybackedReservation:
-    """Reservation that is sent with other statements in one transaction, at a time of the gate's clock."""
-
-    def __init__(self, admission: Admission, claim: Claim, sent_at: float) -> None:
-        self._admission = admission
-        self._claim = claim
-        self._sent_at = sent_at
-        self.call: Call = admission.call(claim)
-
-    def note(self, outcomes: "Sequence[Outcome]") -> None:
-        """Note the outcome of ``call``, the only one; raises as ``Admission.admit``."""
-        (outcome,) = outcomes
-        self._admission.note(self._claim, outcome, sent_at=self._sent_at)
 
 
 async def charge(db: "TenantDatabase", gate: LimitGate, tokens: int) -> None:

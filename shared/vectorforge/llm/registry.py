@@ -144,11 +144,7 @@ class LLMProviderRegistry:
         return [target for target in self._fallbacks if target.provider.name != provider.name]
 
     def context_target(self, name: str | None, model: str | None) -> ModelTarget | None:
-        """Return the model for the contexts of chunks; None if the provider only quotes.
-
-        Args:
-            name: Name of the provider; None: the default one.
-            model: Name of the model; None: the provider's default.
+        """Return the model for the contexts of chunks, by default the default one; None if it only quotes.
 
         Raises:
             ConfigurationError: The provider has no credentials.

@@ -25,6 +25,7 @@ from vectorforge.runtime.http_cycle import HttpCycle
 from vectorforge.runtime.http_event import AsgiApp, HttpRequest, Message, bad_request, read_event
 from vectorforge.runtime.response_stream import (
     ResponseStream,
+    StreamingInvocation,
     can_stream,
     current_invocation,
 )
@@ -216,8 +217,7 @@ class StreamingHandler:
         finally:
             if self._request.done():
                 self._request = None
-        if not invocation.answered:
-            raise ResponseLostError("The Lambda service hung up before the response had begun.")
+        _check_begun(invocation)
         return StreamedResponse(cycle.response_status, complete=complete)
 
     async def _serve(self, cycle: HttpCycle, request: HttpRequest, deadline: float) -> bool:
@@ -240,6 +240,11 @@ class StreamingHandler:
             self._lifespan = Lifespan(self._app, self._lifespan_mode)
         await self._lifespan.startup()
         return self._lifespan
+
+
+def _check_begun(invocation: StreamingInvocation) -> None:
+    if not invocation.answered:
+        raise ResponseLostError("The Lambda service hung up before the response had begun.")
 
 
 async def _end(request: asyncio.Task[bool] | None, lifespan: Lifespan | None) -> None:

@@ -295,13 +295,9 @@ class JobRepository(JobProgress):
         limit: int = 50,
         offset: int = 0,
     ) -> list[IngestionJob]:
-        """Return a page of jobs, newest first; ``checked_page`` has the bounds.
+        """Return a page of jobs, newest first, of one collection if given; ``checked_page`` has the bounds.
 
-        Args:
-            collection_id: Only jobs of this collection.
-            source: Only jobs with this document, or with records of this JSONL file.
-            limit: Jobs of the page.
-            offset: Jobs before the page.
+        With a ``source`` only jobs with this document, or with records of this JSONL file.
         """
         checked_page(limit, offset)
         values = {"collection_id": collection_id, "source": source, "limit": limit, "offset": offset}

@@ -2,9 +2,9 @@
 
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from vectorforge.db.repositories.answer_cache_repo import CachedAnswer
@@ -63,15 +63,13 @@ _BY_ID = _FIND.format(condition="id = %(name_or_id)s")
 _BY_NAME = _FIND.format(condition="name = %(name_or_id)s")
 
 
-class PiggybackedStatement(Protocol):
-    """A statement that shares the look-up's round trip; ``limits.admission.PiggybackedReservation``."""
+class PiggybackedStatement(NamedTuple):
+    """A statement that shares the look-up's round trip."""
 
-    @property
-    def call(self) -> Call:
-        """The statement; it may run twice."""
-
-    def note(self, outcomes: Sequence[Outcome]) -> None:
-        """Process its outcome; the look-up raises its errors."""
+    call: Call
+    """The statement; it may run twice."""
+    note: Callable[[Outcome], None]
+    """Processes its outcome; the look-up raises its errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +133,8 @@ class QueryLookupRepository:
         if piggyback is None:
             return await self._db.fetch_one(query, values, repeatable=True)
         # The piggybacked statement is the last: its locks are held for the shortest time.
-        (rows, _), *outcomes = await self._db.run([(query, values), piggyback.call], repeatable=True)
-        piggyback.note(outcomes)
+        (rows, _), outcome = await self._db.run([(query, values), piggyback.call], repeatable=True)
+        piggyback.note(outcome)
         return rows[0] if rows else None
 
 

@@ -72,11 +72,7 @@ def context_calls(
 ) -> Iterator[ContextCall]:
     """Yield the calls for the contexts of some chunks of a document, those of one window in a row.
 
-    Args:
-        title: Title of the document.
-        text: Its text.
-        chunks: All its chunks, in their order.
-        wanted: Content hashes of the chunks whose contexts are needed.
+    ``chunks`` are all its chunks, in their order; ``wanted`` the content hashes of those that need a context.
     """
     for window in _windows(chunks):
         missing = [chunk for chunk in window if chunk.content_hash in wanted]

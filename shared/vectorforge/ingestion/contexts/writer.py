@@ -94,13 +94,9 @@ class ContextWriter:
         chunks: Sequence[ChunkDraft],
         stored: frozenset[bytes],
     ) -> WrittenContexts:
-        """Have the model write the contexts of a document's new chunks.
+        """Have the model write the contexts of a document's new chunks, all drafted with ``chunking``.
 
-        Args:
-            document: The document.
-            draft: Its draft.
-            chunks: All its chunks, drafted with ``chunking``.
-            stored: Content hashes of chunks that are stored and keep their contexts.
+        ``stored`` are the content hashes of chunks that are stored and keep their contexts.
         """
         new = {chunk.content_hash for chunk in chunks} - stored
         if self.model is None or len(chunks) < 2 or not new:

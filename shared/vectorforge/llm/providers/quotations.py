@@ -280,13 +280,8 @@ def together(
 ) -> Sequence[Piece]:
     """Return a piece with what it leads in to, code with its lead-in, and a step of a procedure with all.
 
-    Of a long list that a piece leads in to, the first items are returned, of a procedure or code all or none.
-
-    Args:
-        piece: The piece.
-        part: The pieces of its part, in order.
-        is_procedure: The query is about a procedure.
-        most_chars: Maximum length of all returned pieces, unless ``piece`` alone is longer.
+    Of a long list that a piece leads in to, the first items are returned, of a procedure or code all or none,
+    and at most ``most_chars`` in all, unless the piece alone is longer.
     """
     at, is_step = part.index(piece), is_procedure and piece.kind == "step"
     lead = next((i for i, one in enumerate(part) if one.kind != "prose"), len(part)) - 1
