@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
-from vectorforge.db.errors import translated_errors
+from vectorforge.db.errors import translated, translated_errors
 from vectorforge.errors import AuthenticationError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -166,8 +166,13 @@ class TenantDatabase:
             (query, {**params, "tenant_id": self.tenant_id} if isinstance(params, Mapping) else params)
             for query, params in calls
         ]
-        with check, translated_errors():
-            return (await self._database.run([entering, *own], repeatable=repeatable))[1:]
+        with check:
+            try:
+                return (await self._database.run([entering, *own], repeatable=repeatable))[1:]
+            except Exception as exc:  # not ``translated_errors``, which costs every statement
+                if (error := translated(exc)) is None:
+                    raise
+                raise error from exc
 
     def _entering(self) -> "tuple[KeyCheck | nullcontext[None], Call]":
         check, enter = due_check(), (self._enter, (self.tenant_id,))
