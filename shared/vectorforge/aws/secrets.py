@@ -91,7 +91,6 @@ class KeyPlace:
 
     Args:
         name: Name for logs and errors, e.g. "Secret vectorforge/keys".
-        origin: Kind of the place.
         read: Returns field names and their values. Called in one thread at a time.
         max_age_s: Seconds after which the keys are re-read.
     """

@@ -61,9 +61,6 @@ class EmbeddingProviderRegistry:
     """Providers by name; the first registered one is the default until another is set.
 
     Unlike the LLM registry, an empty one raises: search and ingestion need vectors.
-
-    Args:
-        retry_budget: Shared by all providers.
     """
 
     def __init__(self, *, retry_budget: RetryBudget | None = None) -> None:

@@ -149,8 +149,7 @@ class IngestionPipeline:
         on_progress: OnProgress | None = None,
     ) -> DocumentGroup:
         """Read documents with different sources, and embed several together; writes nothing."""
-        if on_stage is not None:
-            on_stage(IngestionStage.EXTRACT)
+        _tell(on_stage, IngestionStage.EXTRACT)
         read: dict[int, ExtractedDocument] = {}
         failures: list[tuple[int, DocumentResult]] = []
         for place, result in enumerate(await self.reader.read_all(items, ocr=collection.ocr)):
