@@ -14,7 +14,8 @@ from playwright.async_api import Page, expect
 
 from tests.browser.conftest import Visit
 from tests.clients.guides import BROKEN, QUESTION, Guides, serve_guides, unending
-from tests.clients.npm import HERE, NodeScript, installed_modules
+from tests.clients.node_processes import NodeProgram
+from tests.clients.npm import HERE, installed_modules
 from tests.support.http.live_api import key_of
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
@@ -64,7 +65,7 @@ async def example(
     async with (
         FakeOpenAI() as openai,
         serve_guides(postgres_server.app_url, make_tenant(), openai) as guides,
-        await NodeScript.start(
+        await NodeProgram.start(
             "serve.mjs",
             cwd=built,
             VECTORFORGE_URL=guides.api.url,

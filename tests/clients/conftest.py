@@ -1,43 +1,39 @@
 """A server with guides, its model vendor, and Node scripts that run clients against it."""
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack
 from typing import Any, TypeAlias, cast
 
 import pytest
 
 from tests.clients.guides import Guides, serve_guides
-from tests.clients.npm import NodeScript, installed_modules
+from tests.clients.node_processes import NodeHost, ScriptRun
+from tests.clients.npm import installed_modules
 from tests.clients.servers import ServedApi, ServerKind, serve_api
 from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
 from tests.support.vendors.fake_openai import FakeOpenAI
 from vectorforge.local.postgres import EmbeddedPostgres
 
-__all__ = ["NodeScript", "RunNode", "StartNode"]
+__all__ = ["RunNode", "StartNode"]
 
-StartNode: TypeAlias = Callable[[str, Any], Awaitable[NodeScript]]
+StartNode: TypeAlias = Callable[[str, Any], ScriptRun]
 RunNode: TypeAlias = Callable[[str, Any], Awaitable[Any]]
 
 
 @pytest.fixture(scope="session")
-def node_modules() -> Path:
-    """Install the packages of package-lock.json."""
-    return installed_modules()
+def node_host() -> Iterator[NodeHost]:
+    """Install the packages of package-lock.json, and run the scripts that use them."""
+    installed_modules()
+    with NodeHost() as host:
+        yield host
 
 
 @pytest.fixture
-async def start_node(node_modules: Path) -> AsyncIterator[StartNode]:
-    """Start scripts of this folder: ``await start_node("script.mjs", value)`` passes a JSON value."""
-    async with AsyncExitStack() as running:
-
-        async def start(name: str, value: Any) -> NodeScript:
-            script = await NodeScript.start(name, json.dumps(value))
-            return await running.enter_async_context(script)
-
-        yield start
+def start_node(node_host: NodeHost) -> Iterator[StartNode]:
+    """Start scripts of this folder: ``start_node("script.mjs", value)`` passes a JSON value."""
+    with ExitStack() as running:
+        yield lambda name, value: running.enter_context(node_host.run(name, value))
 
 
 @pytest.fixture
@@ -46,7 +42,7 @@ def run_node(start_node: StartNode) -> RunNode:
 
     async def run(name: str, value: Any) -> Any:
         async with asyncio.timeout(60):
-            script = await start_node(name, value)
+            script = start_node(name, value)
             output = await script.read()
             await script.end()
         return output

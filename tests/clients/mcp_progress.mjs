@@ -2,15 +2,15 @@
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 
-const asked = JSON.parse(process.argv[2]);
-const print = (value) => console.log(JSON.stringify(value));
-const headers = { authorization: `Bearer ${asked.key}` };
-const transport = new StreamableHTTPClientTransport(new URL(`${asked.url}/mcp`), { requestInit: { headers } });
-const client = new Client({ name: "test", version: "1" });
+export async function run(asked, print) {
+  const headers = { authorization: `Bearer ${asked.key}` };
+  const transport = new StreamableHTTPClientTransport(new URL(`${asked.url}/mcp`), { requestInit: { headers } });
+  const client = new Client({ name: "test", version: "1" });
 
-await client.connect(transport);
-const result = await client.callTool({ name: "ask", arguments: { query: asked.text } }, undefined, {
-  onprogress: (progress) => print(progress),
-});
-print({ result });
-await client.close();
+  await client.connect(transport);
+  const result = await client.callTool({ name: "ask", arguments: { query: asked.text } }, undefined, {
+    onprogress: (progress) => print(progress),
+  });
+  print({ result });
+  await client.close();
+}

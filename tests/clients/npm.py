@@ -1,14 +1,10 @@
-"""npm packages, installed once for all workers, and Node scripts that use them."""
+"""npm packages, installed once for all workers."""
 
-import asyncio
 import fcntl
 import hashlib
-import json
-import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, Self
 
 HERE = Path(__file__).parent
 _MODULES = HERE / "node_modules"
@@ -32,54 +28,3 @@ def installed_modules() -> Path:
             subprocess.run([npm, "ci", *options], cwd=HERE, check=True, timeout=600)
             stamp.write_text(wanted)
     return _MODULES
-
-
-class NodeScript:
-    """A running script, whose output is read line by line. A context manager, which ends it."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-
-    @classmethod
-    async def start(cls, *arguments: str, cwd: Path = HERE, **environment: str) -> Self:
-        """Start ``node`` with these arguments, and only these variables and ``PATH``."""
-        process = await asyncio.create_subprocess_exec(
-            "node",
-            *arguments,
-            cwd=cwd,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env={"PATH": os.environ["PATH"], **environment},
-            limit=1024 * 1024,
-        )
-        return cls(process)
-
-    async def read_line(self) -> str:
-        """Return the next line of its output.
-
-        Raises:
-            AssertionError: It ended without one.
-        """
-        assert self._process.stdout is not None
-        line = await self._process.stdout.readline()
-        if not line:
-            assert self._process.stderr is not None
-            raise AssertionError((await self._process.stderr.read()).decode())
-        return line.decode().rstrip("\n")
-
-    async def read(self) -> Any:
-        """Return the next line, parsed as JSON."""
-        return json.loads(await self.read_line())
-
-    async def end(self) -> None:
-        """Wait for its successful end."""
-        output, errors = await self._process.communicate()
-        assert self._process.returncode == 0, (output + errors).decode()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._process.returncode is None:
-            self._process.kill()
-            await self._process.communicate()

@@ -272,7 +272,7 @@ async def test_ai_sdk_chat_receives_answer_sources_and_errors(
 
 async def test_ai_sdk_abort_aborts_the_query(served_api: ServedApi, start_node: StartNode) -> None:
     served_api.surroundings.vendor.script(held_back(served_api))
-    script = await start_node("ui_stream.mjs", {**served_api.options, "text": QUESTION, "abortAtText": True})
+    script = start_node("ui_stream.mjs", {**served_api.options, "text": QUESTION, "abortAtText": True})
     async with asyncio.timeout(60):
         query_id = (await script.read())["aborting"]
         assert (await script.read())["readingEndedWith"] == "AbortError"

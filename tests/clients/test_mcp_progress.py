@@ -51,7 +51,7 @@ async def test_javascript_client_shows_progress_while_the_answer_is_written(
 ) -> None:  # issue 21
     gate, seen = asyncio.Event(), list[dict[str, Any]]()
     served_api.surroundings.vendor.script(held(gate))
-    script = await start_node("mcp_progress.mjs", {**served_api.options, "text": QUESTION})
+    script = start_node("mcp_progress.mjs", {**served_api.options, "text": QUESTION})
     async with asyncio.timeout(60):
         while "result" not in (line := await script.read()):
             seen.append(line)

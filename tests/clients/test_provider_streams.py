@@ -44,7 +44,7 @@ async def test_ai_sdk_provider_abort_aborts_the_query(
 ) -> None:
     served_api.surroundings.vendor.script(held_back(served_api))
     query_options = {"provider": provider, "stream": True, "text": QUESTION, "abortAtText": True}
-    script = await start_node(SCRIPT, {**served_api.options, **query_options})
+    script = start_node(SCRIPT, {**served_api.options, **query_options})
     async with asyncio.timeout(60):
         assert await script.read() == {"aborting": True}
         assert (await script.read())["types"][-1] == "abort"

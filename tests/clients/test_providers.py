@@ -81,7 +81,7 @@ async def test_provider_abort_stops_model_and_logs_partial_answer(
 ) -> None:
     openai.script(unending("Two hours"))
     query_options = {"provider": provider, "stream": True, "text": QUESTION, "abortAtText": True}
-    script = await start_node(SCRIPT, {**guides.options, **query_options})
+    script = start_node(SCRIPT, {**guides.options, **query_options})
     assert (await script.read()) == {"aborting": True}
     async with asyncio.timeout(10):
         await openai.requests[0].client_closed.wait()

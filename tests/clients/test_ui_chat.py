@@ -120,7 +120,7 @@ async def test_ui_stream_abort_stops_model_and_logs_partial_answer(
     guides: Guides, openai: FakeOpenAI, start_node: StartNode
 ) -> None:
     openai.script(unending("Two hours"))
-    script = await start_node(STREAM, {**guides.options, "text": QUESTION, "abortAtText": True})
+    script = start_node(STREAM, {**guides.options, "text": QUESTION, "abortAtText": True})
     query_id = (await script.read())["aborting"]
     async with asyncio.timeout(10):
         await openai.requests[0].client_closed.wait()
