@@ -1,17 +1,19 @@
 """A server with guides, its model vendor, and Node scripts that run clients against it."""
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from typing import Any, TypeAlias, cast
 
 import pytest
+import pytest_asyncio
 
 from tests.clients.guides import Guides, serve_guides
 from tests.clients.node_processes import NodeHost, ScriptRun
 from tests.clients.npm import installed_modules
 from tests.clients.servers import ServedApi, ServerKind, serve_api
-from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
+from tests.support.aws.live_query_function import query_surroundings
 from tests.support.vendors.fake_openai import FakeOpenAI
 from vectorforge.local.postgres import EmbeddedPostgres
 
@@ -66,19 +68,22 @@ async def guides(
         yield served
 
 
-@pytest.fixture
-async def surroundings(
-    postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
-) -> AsyncIterator[QuerySurroundings]:
-    """Start the surroundings of a server with one document."""
-    async with query_surroundings(postgres_server.app_url, make_tenant()) as started:
-        yield started
-
-
-@pytest.fixture(params=["uvicorn", "lambda"])
-async def served_api(
-    request: pytest.FixtureRequest, surroundings: QuerySurroundings, monkeypatch: pytest.MonkeyPatch
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["uvicorn", "lambda"])
+async def server(
+    request: pytest.FixtureRequest, postgres_server: EmbeddedPostgres
 ) -> AsyncIterator[ServedApi]:
-    """Serve behind uvicorn, then behind our Lambda runtime."""
-    async with serve_api(cast("ServerKind", request.param), surroundings, monkeypatch) as opened:
-        yield opened
+    """Serve one document behind uvicorn, then behind our Lambda runtime."""
+    tenant = f"tenant-{uuid.uuid4().hex[:12]}"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        async with (
+            query_surroundings(postgres_server.app_url, tenant) as surroundings,
+            serve_api(cast("ServerKind", request.param), surroundings, monkeypatch) as opened,
+        ):
+            yield opened
+
+
+@pytest.fixture
+def served_api(server: ServedApi) -> ServedApi:
+    """Return the server, whose vendor has no request and no script of an earlier test."""
+    server.surroundings.vendor.reset()
+    return server

@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 import openai
 import pytest
+import pytest_asyncio
 from mcp import Client
 from openai import AsyncOpenAI
 
@@ -19,6 +20,8 @@ from tests.support.http.mcp_client import MODES, mcp_client
 from tests.support.vendors.fake_vendor import Reply
 from tests.support.vendors.vendor_behaviour import Failure
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 CONVERSATION: Any = [{"role": "user", "content": QUESTION}]
 MODEL = "vectorforge/default"
 TEXTS = ("It takes five", " days [Sou", "rce 1].")
@@ -26,7 +29,7 @@ ANSWER = "It takes five days [1]."
 BROKEN = Reply(texts=("It takes", " five"), ending="cut")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def client(served_api: ServedApi) -> AsyncIterator[AsyncOpenAI]:
     async with AsyncOpenAI(base_url=f"{served_api.url}/v1", api_key=served_api.key, max_retries=0) as opened:
         yield opened

@@ -11,6 +11,8 @@ from tests.clients.servers import QUESTION, ServedApi
 from tests.support.http.mcp_client import MODES, mcp_client
 from tests.support.vendors.fake_vendor import Reply
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 TEXTS = ("It takes five", " days [Source 1].")
 FIRST = ["Searching", "Passages found: 1", "Tokens written: about 3"]
 

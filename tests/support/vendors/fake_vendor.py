@@ -68,6 +68,11 @@ class FakeVendor(ABC):
         """Script the replies to the next requests; plain replies follow."""
         self._script.extend(behaviours)
 
+    def reset(self) -> None:
+        """Forget the requests and the rest of the script, between tests of one server."""
+        self.requests.clear()
+        self._script.clear()
+
     @property
     def base_url(self) -> str:
         """Address to give to the SDK."""
