@@ -153,7 +153,8 @@ def pgbouncer(
 def each_app_url(request: pytest.FixtureRequest, postgres_server: EmbeddedPostgres) -> str:
     """Return the connection string of the app role, once direct and once through PgBouncer.
 
-    For tests of statements and transactions. Servers over them use ``app_url``.
+    For tests of transactions, tenants and connections, and for the vector store's contract. Others use
+    ``app_url``: the same statements, in the way that restricts them more.
     """
     if request.param == "direct":
         return postgres_server.app_url
@@ -171,9 +172,15 @@ def app_url(request: pytest.FixtureRequest, postgres_server: EmbeddedPostgres) -
 
 
 @pytest.fixture
-async def database(each_app_url: str) -> AsyncIterator[Database]:
-    """The migrated database as the app sees it, both ways. Shared by the session: use fresh tenants."""
-    async with Database(each_app_url, pool_size=5, timeout_s=10) as opened:
+def database_url(app_url: str) -> str:
+    """Return the connection string of ``database``; modules that also test direct connections override it."""
+    return app_url
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """The migrated database as the app sees it. Shared by the session: use fresh tenants."""
+    async with Database(database_url, pool_size=5, timeout_s=10) as opened:
         yield opened
 
 

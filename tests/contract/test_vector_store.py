@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.contract.suites.search import MakeCollection
-from tests.contract.suites.vector_store import VectorStoreContract
+from tests.contract.suites.vector_store import SearchesContract, VectorStoreContract
 from tests.support.postgres.standby import Replicated
 from tests.support.postgres.vector_indexes import index_space
 from tests.support.rag.collections import insert_collection
@@ -50,8 +50,9 @@ class TestReferenceVectorStore(VectorStoreContract):
         return make_collection
 
 
-# C-003 C14 C15; directly and through PgBouncer
-class TestPgVectorStore(VectorStoreContract):
+class PgVectorStoreFixtures:
+    """The store on ``tenant_db``."""
+
     @pytest.fixture
     def store(self, tenant_db: TenantDatabase) -> VectorStore:
         return PgVectorStore(tenant_db)
@@ -65,8 +66,17 @@ class TestPgVectorStore(VectorStoreContract):
         return partial(insert_collection, tenant_db, by_profile=True)
 
 
-class TestPgVectorStoreThroughIndex(TestPgVectorStore):
-    """The same contract with HNSW in every search."""
+# C-003 C14 C15
+class TestPgVectorStore(PgVectorStoreFixtures, VectorStoreContract):
+    """The whole contract, directly and through PgBouncer."""
+
+    @pytest.fixture
+    def database_url(self, each_app_url: str) -> str:
+        return each_app_url
+
+
+class TestPgVectorStoreThroughIndex(PgVectorStoreFixtures, SearchesContract):
+    """The contract of searches with HNSW in every search; writes do not depend on the plan of searches."""
 
     @pytest.fixture
     def store(self, tenant_db: TenantDatabase) -> VectorStore:
@@ -111,8 +121,8 @@ class StoreWithStandby(PgVectorStore):
         return await self._standby.search(**arguments)
 
 
-class TestPgVectorStoreOnStandby(TestPgVectorStore):
-    """The same contract with every search in a read-only transaction on a physical standby."""
+class TestPgVectorStoreOnStandby(PgVectorStoreFixtures, SearchesContract):
+    """The contract of searches, each in a read-only transaction on a physical standby."""
 
     @pytest.fixture
     async def database(self, replicated: Replicated) -> AsyncIterator[Database]:

@@ -7,7 +7,6 @@ from uuid import uuid4
 import pytest
 
 from tests.integration.repository_rows import make_collection, make_items
-from tests.support.postgres.pgbouncer import PgBouncer
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.job_repo import JobDispatcher, JobRepository
 from vectorforge.db.repositories.job_types import MAX_ATTEMPTS, IngestionJob, JobError, StoredItem
@@ -15,13 +14,10 @@ from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import InvalidInputError, NotFoundError
 
 
-@pytest.fixture(params=["direct", pytest.param("pgbouncer", marks=pytest.mark.pgbouncer)])
-def each_app_url(request: pytest.FixtureRequest, fresh_database_url: str) -> str:
-    """Create a separate database, direct and through PgBouncer: a claim takes jobs of every tenant."""
-    if request.param == "direct":
-        return fresh_database_url
-    bouncer: PgBouncer = request.getfixturevalue("pgbouncer")
-    return bouncer.route(fresh_database_url)
+@pytest.fixture
+def database_url(fresh_database_url: str) -> str:
+    """Create a separate database: a claim takes jobs of every tenant."""
+    return fresh_database_url
 
 
 class TestJobs:

@@ -117,6 +117,11 @@ async def test_harmless(database):
     await run(database, "SELECT 'SET work_mem'")
 
 
+@pytest.fixture
+def database_url(each_app_url):
+    return each_app_url
+
+
 async def test_set(database):
     await run(database, "/* why not */ SET work_mem = '1MB'")
 

@@ -20,8 +20,12 @@ from tests.contract.suites.profiles import ProfileContract
 from tests.contract.suites.replacement import ReplaceContract
 from tests.contract.suites.search import MakeCollection, SearchContract
 
-__all__ = ["MakeCollection", "VectorStoreContract"]
+__all__ = ["MakeCollection", "SearchesContract", "VectorStoreContract"]
 
 
-class VectorStoreContract(SearchContract, HybridContract, ReplaceContract, ProfileContract):
+class SearchesContract(SearchContract, HybridContract, ProfileContract):
+    """The contract of all kinds of searches, for another plan or place of a store's searches."""
+
+
+class VectorStoreContract(SearchesContract, ReplaceContract):
     """The whole contract of ``vectorstore.base.VectorStore``."""

@@ -11,6 +11,11 @@ from vectorforge.db.connection import Database
 from vectorforge.errors import DatabaseError, DatabaseUnavailableError, InvalidInputError, RefusedRowError
 
 
+@pytest.fixture
+def database_url(each_app_url: str) -> str:
+    return each_app_url
+
+
 class TestStatementErrors:
     async def test_error_text_omits_data(self, database: Database) -> None:
         tenant = database.for_tenant("a")

@@ -20,6 +20,11 @@ TABLES = (
 )
 
 
+@pytest.fixture
+def database_url(each_app_url: str) -> str:
+    return each_app_url
+
+
 async def fill(db: TenantDatabase) -> tuple[Collection, Any, Any, Any, Any]:
     """Insert one row into every table; return collection, ids of document and chunk, job and log."""
     options: dict[str, Any] = {"embedding_provider": "local", "embedding_model": "m", "dimension": 3}
