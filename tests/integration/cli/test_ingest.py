@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -115,7 +116,8 @@ def test_interrupted_ingest_reports_what_is_stored(
 ) -> None:
     name, folder = f"{number.name}-{uuid4()}", tmp_path
     for file in range(200):
-        sentences = (f"Rule {file}.{line} of the harbour says nothing." for line in range(300))
+        # a word of more than 100 characters is one token for the model: much text, little to compute
+        sentences = (f"Rule {file}.{line} {'x' * 200}." for line in range(60))
         (folder / f"{file}.md").write_text("\n\n".join(sentences))
     ingest = subprocess.Popen(
         [VECTORFORGE, "ingest", folder, "-c", name],
@@ -124,6 +126,7 @@ def test_interrupted_ingest_reports_what_is_stored(
     # More than are ingested at a time: the first ones are stored, but maybe not counted yet.
     while not any(c["document_count"] > 8 for c in collections_of(vectorforge) if c["name"] == name):
         assert ingest.poll() is None
+        time.sleep(0.2)
     ingest.send_signal(number)
     _, errors = ingest.communicate(timeout=60)
     assert ingest.returncode == 130, errors

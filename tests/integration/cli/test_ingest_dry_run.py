@@ -1,6 +1,7 @@
 """``vectorforge ingest --dry-run`` and collections with contexts on the command line."""
 
 import json
+import shutil
 from typing import Any
 
 import pytest
@@ -51,15 +52,20 @@ def test_dry_run_counts_calls_tokens_and_cost_of_contexts(files: CommandLine) ->
 
 
 def test_dry_run_after_ingestion_finds_everything_unchanged(files: CommandLine) -> None:
-    files("ingest", "minutes", "-c", "again", code=1)
+    few = files.folder / "few"
+    few.mkdir()
+    for name in ("short.md", "broken.pdf"):
+        shutil.copy(files.folder / "minutes" / name, few)
+    (few / "1800.txt").write_text("\n\n".join(f"Meeting {number}. {SENTENCE * 7}" for number in range(5)))
+    files("ingest", "few", "-c", "again", code=1)
     files("collections", "set", "again", "--contextual")
-    changed = files.json("ingest", "minutes", "-c", "again", "--dry-run")
-    assert (changed["unchanged"], changed["chunks_to_embed"] > 80) == (0, True)
-    files("ingest", "minutes", "-c", "again", code=1)
-    done = files.json("ingest", "minutes", "-c", "again", "--dry-run")
-    assert (done["unchanged"], done["chunks_to_embed"], done["embedding_tokens"]) == (4, 0, 0)
-    text = files("ingest", "minutes", "-c", "again", "--dry-run").stdout
-    assert "again: 5 documents, of which 0 are new or changed, 4 unchanged and 1 unreadable." in text
+    changed = files.json("ingest", "few", "-c", "again", "--dry-run")
+    assert (changed["unchanged"], changed["chunks_to_embed"] > 2) == (0, True)
+    files("ingest", "few", "-c", "again", code=1)
+    done = files.json("ingest", "few", "-c", "again", "--dry-run")
+    assert (done["unchanged"], done["chunks_to_embed"], done["embedding_tokens"]) == (2, 0, 0)
+    text = files("ingest", "few", "-c", "again", "--dry-run").stdout
+    assert "again: 3 documents, of which 0 are new or changed, 2 unchanged and 1 unreadable." in text
     assert files.json("collections", "show", "again")["contextual"] is True
     assert files.json("collections", "set", "again", "--no-contextual")["contextual"] is False
 
