@@ -216,6 +216,17 @@ async def test_short_sentence_is_quoted_if_it_answers() -> None:
     assert text.startswith("MIT license. [Source 1]")
 
 
+async def test_row_whose_key_the_query_names_precedes_a_sentence_with_its_words() -> None:
+    common = (
+        "A low tide is dangerous. A low bridge was built. The price is low. Low water is in May. Low in fat."
+    )
+    texts = (
+        f"{common} An answer of low quality is logged.",
+        "Fields of its quality:\n\n| field | meaning |\n|---|---|\n| `low` | below 0.3 |\n| `all` | words |",
+    )
+    assert (await answer("When is the quality low?", *texts)).startswith("field: low; meaning: below 0.3")
+
+
 async def test_row_of_an_identifier_needs_the_whole_identifier() -> None:
     texts = (
         "Quality is low if the relevance is low.",

@@ -159,7 +159,7 @@ def all_terms(text: str) -> frozenset[str]:
 
 _ENOUGH_COVERAGE = 0.25
 """Weight share of the query's words that the best source must contain, without an embedder."""
-_ENOUGH_EVIDENCE = 0.65
+_ENOUGH_EVIDENCE = 0.67
 """Half the share of the query's words in the best piece and before it, plus the best cosine."""
 _ENOUGH_IN_OTHER_LANGUAGES = 0.6
 """The same for queries in other languages than English, whose vectors are further apart."""
@@ -174,6 +174,7 @@ _WEIGHT_RELEVANCE = 0.7  # of 1,190 first citations 1,129 are right with 0, 1,13
 _WEIGHT_TYPE = 0.3
 _WEIGHT_BEFORE = 0.4
 _WEIGHT_SUBJECT = 1.5
+_WEIGHT_KEY = 0.2  # a subject that the query names, even by words that most sentences have
 _WEIGHT_OPENING = 0.5
 _PENALTY_SHORT = 0.1
 _PENALTY_FRAGMENT = 0.1
@@ -256,7 +257,8 @@ class WeightedQuery:
         score += _WEIGHT_RANK / (1 + candidate.source)
         score += _WEIGHT_RELEVANCE * candidate.relevance
         score += _WEIGHT_TYPE * self._answer_type(piece.text)
-        score += _WEIGHT_SUBJECT * self.coverage(candidate.subject) * (candidate.subject <= self.terms)
+        if candidate.subject and candidate.subject <= self.terms:
+            score += _WEIGHT_KEY + _WEIGHT_SUBJECT * self.coverage(candidate.subject)
         score -= _PENALTY_SHORT * (piece.kind == "prose" and len(piece.text) < _SHORT)
         return score - _PENALTY_FRAGMENT * piece.is_fragment
 
