@@ -1,12 +1,13 @@
 """The web page while an answer arrives: streaming, citations, formatting, stopping, continuing."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.answer_script import Hold, Send, answer, source
+from tests.browser.answer_script import Hold, Send, answer, citation, source
 from tests.browser.conftest import Visit
 from tests.browser.page_actions import ask, ended
 from tests.browser.stub_api import StubApi
@@ -100,6 +101,23 @@ async def test_quoted_words_are_highlighted_in_their_passage(stub: StubApi, visi
         await page.locator(".cite").nth(number).click()
         await expect(page.locator("#passage .quote")).to_have_text(quote)
         assert await page.locator("#passage").text_content() == text
+
+
+async def test_source_has_the_heading_of_its_cited_sentence(stub: StubApi, visit: Visit) -> None:
+    text = "Meals are paid.\n\n## Hotels\n\nHotels cost 160 €."
+    cited = source(
+        1, stub.add_document(text, file="a.md", title="Travel"), 0, len(text), heading="Travel > Meals"
+    )
+    at = text.index("Hotels cost")
+    place = {"start_offset": at, "end_offset": len(text), "locations": [{"heading": "Travel > Hotels"}]}
+    sentence = "Hotels cost 160 €. [1]"
+    found = citation(sentence, "[1]", 1, "supported")
+    stub.scripts = [answer(sentence, replace(found, data=found.data | place), sources=[cited])]
+    page = await visit(stub.url)
+    await ask(page)
+    await expect(page.locator(".sources em")).to_have_text("Hotels · a.md")
+    await page.locator(".cite").click()
+    await expect(page.locator("#panel .meta")).to_have_text("a.md · Hotels")
 
 
 async def test_huge_document_opens_around_its_passage(stub: StubApi, visit: Visit) -> None:

@@ -35,10 +35,10 @@ const source = {
     }
   },
 
-  drawHead({ passages, index, place, turn }, passage) {
+  drawHead({ passages, index, quote, place, turn }, passage) {
     const name = sourceName(passage), file = passage.document_source || passage.source;
     $("panel-title").textContent = name;
-    $("source-meta").textContent = joined(" · ", place ?? turn?.placeOf(passage) ?? passage.location_text, file !== name && file, headingOf(passage));
+    $("source-meta").textContent = joined(" · ", place ?? turn?.placeOf(passage) ?? passage.location_text, file !== name && file, turn?.headingOf(passage, quote) ?? headingOf(passage));
     $("source-steps").hidden = passages.length < 2;
     $("source-position").textContent = T.at(index + 1, passages.length);
     $("previous-source").disabled = index === 0;

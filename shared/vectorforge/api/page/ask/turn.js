@@ -75,6 +75,14 @@ class Turn {
     return cited.length ? joined(", ", ...new Set(cited)) : item.location_text;
   }
 
+  /** The headings above what a source is cited for, or above one cited sentence; without any, those of the passage. */
+  headingOf(item, quote = "") {
+    const cited = this.citations.filter((citation) => citation.source_number === item.number);
+    const quoted = quote ? cited.filter((citation) => this.sentenceOf(citation) === quote) : [];
+    const places = (quoted.length ? quoted : cited).flatMap((citation) => citation.locations ?? []).filter(({ heading }) => heading);
+    return joined("; ", ...new Set(places.map(({ heading }) => headingOf({ ...item, heading })))) || headingOf(item);
+  }
+
   // ---- its stream
   /** memory: a promise of what the question is asked with, beside itself. */
   run(memory) { return this.until(this.send(memory)); }

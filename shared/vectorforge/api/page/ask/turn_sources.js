@@ -24,7 +24,7 @@ function sourceRow(turn, index, isCited, scale) {
   const item = turn.sources[index], name = sourceName(item), file = item.document_source || item.source, [score, scoreName] = nearness(item);
   return el(isCited ? "li" : "li.uncited", el("button.source", { "data-source": index, onclick: ({ currentTarget }) => source.open(turn.sources, index, currentTarget) },
     el("span.number", item.number), el("b", name),
-    el("em", joined(" · ", turn.placeOf(item), headingOf(item), file !== name && file) || firstWords(item.text || item.snippet)),
+    el("em", joined(" · ", turn.placeOf(item), turn.headingOf(item), file !== name && file) || firstWords(item.text || item.snippet)),
     typeof score === "number" && el("span.score", { title: T.toQuestion(scoreName) },
       el("i", { "aria-hidden": "true" }, el("i", { style: { width: `${Math.max(0, score / scale) * 100}%` } })),
       el("span.sr", `${scoreName.toLowerCase()} `), digits(score, 2))));

@@ -40,7 +40,7 @@ async function draw() {
     const { document: about, locations } = chunk, name = about.title || about.source.replace(/^.*\//, "");
     $("title").textContent = name;
     document.title = `${name} – VectorForge`;
-    $("meta").textContent = joined(" · ", about.source !== name && about.source, joined(", ", ...locations.map(placeOf)) || chunk.heading);
+    $("meta").textContent = joined(" · ", about.source !== name && about.source, joined(", ", ...locations.map(placeOf)) || headingAt(chunk, quote));
     $("original").hidden = false;
     $("original").onclick = () => download(about);
     note(chunk.retired ? T.documentChanged : "");
@@ -57,6 +57,12 @@ async function draw() {
 }
 
 const placeOf = ({ page, slide, sheet, range }) => (page ? T.pagePlace(page) : slide ? T.slidePlace(slide) : sheet && joined(" ", sheet, range));
+/** The headings above the quoted sentence, where the passage has several; else those above the passage. */
+function headingAt({ text, heading, locations }, quote) {
+  const at = sentenceIn(text, quote)?.start ?? -1;
+  return locations.findLast((one) => one.heading && one.offsets && codeUnits(text, one.offsets[0]) <= at)?.heading ?? heading;
+}
+
 const passageAlone = (chunk, quote) => el("div.text", markOf(chunk.text, quote));
 
 /** The image as a URL that the page's policy allows. */
