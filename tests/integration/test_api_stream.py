@@ -68,13 +68,10 @@ def app_of(
         await request.body()
         opened = await OpenedQuery.open(script())
         encoder = EventEncoder(request_id=RequestState.of(request.scope).request_id)
-        return QueryEventResponse(
-            opened,
-            encoder,
-            ping_interval_s=ping_interval_s,
-            deadline=None if deadline_s is None else Deadline.after(deadline_s),
-            stall_s=stall_s,
-        )
+        deadline = None if deadline_s is None else Deadline.after(deadline_s)
+        response = QueryEventResponse(opened, encoder, deadline=deadline)
+        response.ping_interval_s, response.stall_s = ping_interval_s, stall_s
+        return response
 
     app = FastAPI()
     app.post("/")(endpoint)

@@ -91,7 +91,8 @@ async def test_silent_stream_is_kept_alive_by_empty_output() -> None:
             go_on.set()
 
     encoder = AnswerEventEncoder("the-session", request_id="r")
-    response = QueryEventResponse(OpenedQuery([], events()), encoder, ping_interval_s=0.02)
+    response = QueryEventResponse(OpenedQuery([], events()), encoder)
+    response.ping_interval_s = 0.02
     async with asyncio.timeout(10):
         await response({"type": "http"}, receive, send)
     headers = dict(sent[0]["headers"])

@@ -194,7 +194,7 @@ async def test_unexpected_failure_hides_its_message() -> None:
 
     sent = bytearray()
     encoder = ChatChunkEncoder(ChatFormat("vectorforge", "http://x"), request_id="r")
-    response = QueryEventResponse(OpenedQuery([], failing()), encoder, ping_interval_s=60)
+    response = QueryEventResponse(OpenedQuery([], failing()), encoder)
     await response({"type": "http"}, receive, send)
     error, end = chunks(bytes(sent))
     assert (error["error"]["type"], error["error"]["code"], end) == (

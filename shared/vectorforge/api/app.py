@@ -34,9 +34,6 @@ from vectorforge.errors import ConfigurationError, NotConfiguredError
 if TYPE_CHECKING:
     from vectorforge.bootstrap import Application
 
-PING_INTERVAL_S = 15.0
-"""Silence after which a comment is sent, as the specification of server-sent events suggests."""
-
 _CORS_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _EXPOSED_HEADERS = (
     "X-Request-Id",
@@ -54,9 +51,7 @@ _PREFLIGHT_AGE_S = 7200
 """Seconds for which a browser may reuse a preflight response; Chromium's maximum."""
 
 
-def create_app(
-    application: "Application", *, ping_interval_s: float = PING_INTERVAL_S, open_on_demand: bool = False
-) -> FastAPI:
+def create_app(application: "Application", *, open_on_demand: bool = False) -> FastAPI:
     """Create the HTTP API of an application.
 
     The app's lifespan opens the application and runs its ingestion worker, unless a separate function
@@ -64,7 +59,6 @@ def create_app(
 
     Args:
         application: The application behind the API, with the settings of authentication, hosts and limits.
-        ping_interval_s: Seconds of silence in a streamed answer after which a comment keeps it alive.
         open_on_demand: For Lambda: each request opens the application if necessary, and ends within the
             invocation's time; the lifespan only closes.
 
@@ -94,7 +88,6 @@ def create_app(
     app.openapi = _openapi  # type: ignore[method-assign] # FastAPI's documented way to extend it
     app.state.routers = routers = Routers(app)
     app.state.application = application
-    app.state.ping_interval_s = ping_interval_s
     app.state.issued_keys = issued = IssuedKeys(_key_look_up(application, open_on_demand))
     # The last one added is the outermost.
     app.add_middleware(ScopeGuard, routes=app.router.routes)

@@ -210,12 +210,10 @@ class SurfaceQuery:
         encoder = encoder or EventEncoder(
             request_id=state.request_id, problem_prefix=state.problem_prefix, with_sources=with_sources
         )
-        ping_interval_s: float = request.app.state.ping_interval_s
         if stored is not None:
-            return await stored.stream(events, encoder, resumable=resumable, ping_interval_s=ping_interval_s)
+            return await stored.stream(events, encoder, resumable=resumable)
         if stop is None:
-            opened = await OpenedQuery.open(events)
-            return QueryEventResponse(opened, encoder, ping_interval_s=ping_interval_s, deadline=deadline)
+            return QueryEventResponse(await OpenedQuery.open(events), encoder, deadline=deadline)
         from vectorforge.api.streaming.answer_buffer import AnswerBuffer
         from vectorforge.api.streaming.stored_response import resumable_response
 
@@ -228,7 +226,7 @@ class SurfaceQuery:
             max_bytes=settings.stream_buffer_bytes,
             grace_s=settings.resume_grace_s,
         )
-        return await resumable_response(events, encoder, buffer, ping_interval_s=ping_interval_s)
+        return await resumable_response(events, encoder, buffer)
 
     @property
     def _state(self) -> RequestState:

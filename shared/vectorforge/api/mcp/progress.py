@@ -90,18 +90,16 @@ class CallResponse(Response):
 
     Args:
         answer: Returns the JSON document; a disconnect cancels it.
-        ping_interval_s: Seconds of silence between keep-alive comments.
     """
 
-    def __init__(self, answer: Callable[[], Awaitable[Response]], *, ping_interval_s: float) -> None:
+    def __init__(self, answer: Callable[[], Awaitable[Response]]) -> None:
         super().__init__(media_type=_EVENT_STREAM, headers=STREAM_HEADERS)
         del self.headers["content-length"]
         self._answer = answer
-        self._ping_interval_s = ping_interval_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the notifications while the call runs, and then its response."""
-        client = ClientStream(send, self.raw_headers, ping_interval_s=self._ping_interval_s)
+        client = ClientStream(send, self.raw_headers)
         has_begun = False
         with suppress(ClientDisconnect):
             async with cancelled_on_disconnect(receive), AsyncExitStack() as stack:

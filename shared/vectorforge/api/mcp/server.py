@@ -273,8 +273,7 @@ async def mcp(request: Request) -> Response:
     if len(body) > MAX_MESSAGE_BYTES:
         raise HTTPException(413, f"The message is larger than {MAX_MESSAGE_BYTES} bytes.")
     if may_report(request.headers.get("accept", ""), body):
-        ping_interval_s: float = request.app.state.ping_interval_s
-        return CallResponse(lambda: _answer(request, body), ping_interval_s=ping_interval_s)
+        return CallResponse(lambda: _answer(request, body))
     async with cancelled_on_disconnect(request.receive):
         return await _answer(request, body)
 

@@ -66,7 +66,6 @@ class ReplayResponse(EventSourceResponse):
         request_id: Id for the problem document of an error.
         deadline: End of the response, even if the stream continues.
         note_reader_s: Longest time between two notes to the writer that a client reads.
-        ping_interval_s: Seconds of silence between keep-alive comments.
     """
 
     def __init__(
@@ -79,7 +78,6 @@ class ReplayResponse(EventSourceResponse):
         request_id: str,
         deadline: Deadline,
         note_reader_s: float,
-        ping_interval_s: float,
     ) -> None:
         super().__init__((), headers=STREAM_HEADERS)
         self._streams = streams
@@ -89,13 +87,12 @@ class ReplayResponse(EventSourceResponse):
         self._request_id = request_id
         self._deadline = deadline
         self._note_reader_s = min(note_reader_s, _NOTE_READER_S)
-        self._ping_interval_s = ping_interval_s
         self._written_seen_at = time.monotonic()
         self._noted_at = float("-inf")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events; return when all are sent, at the deadline, or on disconnect."""
-        client = ClientStream(send, self.raw_headers, ping_interval_s=self._ping_interval_s)
+        client = ClientStream(send, self.raw_headers)
         with suppress(ClientDisconnect):
             async with cancelled_on_disconnect(receive), client:
                 await client.send(format_sse_event(retry=RETRY_MS))
@@ -226,7 +223,6 @@ async def follow_answer(
         request_id=RequestState.of(request.scope).request_id,
         deadline=Deadline.never() if time_s is None else Deadline.after(time_s - LAMBDA_MARGIN_S),
         note_reader_s=application.config.streams.resume_grace_s / 3,
-        ping_interval_s=request.app.state.ping_interval_s,
     )
 
 

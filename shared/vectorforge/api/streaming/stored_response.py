@@ -35,23 +35,15 @@ class ResumableQueryResponse(QueryEventResponse):
         query: Owned by the response from here on.
         encoder: Encodes each event as at least one.
         buffer: Stores them; opened.
-        ping_interval_s: Seconds of silence between keep-alive comments.
     """
 
-    def __init__(
-        self,
-        query: OpenedQuery,
-        encoder: QueryEventEncoder,
-        buffer: AnswerBuffer,
-        *,
-        ping_interval_s: float,
-    ) -> None:
-        super().__init__(query, encoder, ping_interval_s=ping_interval_s)
+    def __init__(self, query: OpenedQuery, encoder: QueryEventEncoder, buffer: AnswerBuffer) -> None:
+        super().__init__(query, encoder)
         self._buffer = buffer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send and store the events; return when all are stored, even after a disconnect."""
-        client = ClientStream(send, self.raw_headers, ping_interval_s=self._ping_interval_s)
+        client = ClientStream(send, self.raw_headers)
         delivery = _StoredDelivery(client, self._buffer)
         listening = asyncio.create_task(delivery.watch(receive))
         try:
@@ -101,11 +93,7 @@ class _StoredDelivery:
 
 
 async def resumable_response(
-    events: AsyncGenerator[QueryEvent, None],
-    encoder: QueryEventEncoder,
-    buffer: AnswerBuffer,
-    *,
-    ping_interval_s: float,
+    events: AsyncGenerator[QueryEvent, None], encoder: QueryEventEncoder, buffer: AnswerBuffer
 ) -> QueryEventResponse:
     """Return an answer that a client can resume, or a plain one if it cannot be stored.
 
@@ -120,8 +108,8 @@ async def resumable_response(
         opening.cancel()
         await asyncio.wait({opening})
     if is_stored:
-        return ResumableQueryResponse(opened, encoder, buffer, ping_interval_s=ping_interval_s)
-    return QueryEventResponse(opened, encoder, ping_interval_s=ping_interval_s, deadline=buffer.deadline)
+        return ResumableQueryResponse(opened, encoder, buffer)
+    return QueryEventResponse(opened, encoder, deadline=buffer.deadline)
 
 
 class StoredResponse:
@@ -152,12 +140,7 @@ class StoredResponse:
         )
 
     async def stream(
-        self,
-        events: AsyncGenerator[QueryEvent, None],
-        encoder: QueryEventEncoder,
-        *,
-        resumable: bool,
-        ping_interval_s: float,
+        self, events: AsyncGenerator[QueryEvent, None], encoder: QueryEventEncoder, *, resumable: bool
     ) -> ResumableQueryResponse:
         """Return the answer as server-sent events, once the search is done.
 
@@ -167,7 +150,7 @@ class StoredResponse:
         self.is_streamed = True
         opened = await OpenedQuery.open(events)
         noting = _FailureNoting(encoder, self._storage.note_failure)
-        response = ResumableQueryResponse(opened, noting, self.buffer, ping_interval_s=ping_interval_s)
+        response = ResumableQueryResponse(opened, noting, self.buffer)
         self._storage.head = StreamHead(dict(response.headers), resumable)
         if resumable:  # its reader may resume in another process
             with suppress(VectorForgeError):  # else written with the first events

@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 """Headers of every event stream; the second one disables buffering in nginx."""
+PING_INTERVAL_S = 15.0
+"""Silence after which a comment is sent, as the specification of server-sent events suggests."""
 STALL_S = 10.0
 """Seconds after which a client that reads nothing counts as disconnected."""
 LATE_S = 0.4
@@ -95,7 +97,9 @@ class ClientStream:
         ping_interval_s: Seconds of silence between keep-alive comments.
     """
 
-    def __init__(self, send: Send, headers: Sequence[tuple[bytes, bytes]], *, ping_interval_s: float) -> None:
+    def __init__(
+        self, send: Send, headers: Sequence[tuple[bytes, bytes]], *, ping_interval_s: float = PING_INTERVAL_S
+    ) -> None:
         self.has_gone = False
         """True after a disconnect; nothing more is sent."""
         self.ping = KEEPALIVE_COMMENT
@@ -203,8 +207,7 @@ class OpenedQuery:
     """
 
     def __init__(self, first: Sequence[QueryEvent], rest: AsyncGenerator[QueryEvent, None]) -> None:
-        self.first = first
-        self.rest = rest
+        self.first, self.rest = first, rest
 
     @classmethod
     async def open(cls, events: AsyncGenerator[QueryEvent, None]) -> Self:
@@ -230,30 +233,24 @@ class QueryEventResponse(EventSourceResponse):
     Args:
         query: Owned by the response from here on.
         encoder: Encodes the events.
-        ping_interval_s: Seconds of silence between keep-alive comments.
         deadline: Deadline of the query, by which the client must have read the sent events.
-        stall_s: Seconds the client has for that without a deadline.
     """
 
+    ping_interval_s = PING_INTERVAL_S
+    stall_s = STALL_S
+    """Seconds the client has to read the sent events without a deadline."""
+
     def __init__(
-        self,
-        query: OpenedQuery,
-        encoder: QueryEventEncoder,
-        *,
-        ping_interval_s: float,
-        deadline: Deadline | None = None,
-        stall_s: float = STALL_S,
+        self, query: OpenedQuery, encoder: QueryEventEncoder, *, deadline: Deadline | None = None
     ) -> None:
         super().__init__((), headers={**STREAM_HEADERS, **encoder.headers})
         self._query = query
         self._encoder = encoder
-        self._ping_interval_s = ping_interval_s
         self._deadline = deadline
-        self._stall_s = stall_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events; return when all are sent or on disconnect."""
-        client = ClientStream(send, self.raw_headers, ping_interval_s=self._ping_interval_s)
+        client = ClientStream(send, self.raw_headers, ping_interval_s=self.ping_interval_s)
         client.ping = self._encoder.ping
         try:
             with suppress(ClientDisconnect):
@@ -289,7 +286,7 @@ class QueryEventResponse(EventSourceResponse):
 
     async def _flush(self, delivery: Delivery) -> None:
         left_s = float("inf") if self._deadline is None else self._deadline.remaining_s()
-        limit_s = self._stall_s if left_s == float("inf") else max(left_s, LATE_S)
+        limit_s = self.stall_s if left_s == float("inf") else max(left_s, LATE_S)
         try:
             async with asyncio.timeout(limit_s):
                 await delivery.flush()
