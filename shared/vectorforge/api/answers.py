@@ -90,20 +90,17 @@ class FunnelBody(Body):
         )
 
 
-class Latency(BaseModel):
+class Latency(Body):
     """Milliseconds; the total is at least the sum of retrieval, context and generation."""
 
-    retrieval_ms: float
-    context_ms: float
-    generation_ms: float
-    total_ms: float
-    first_token_ms: float | None = Field(description="From the start of the query; null without a token.")
-
-    @classmethod
-    def of(cls, result: QueryResult) -> Self:
-        """Return the latency of a result."""
-        fields = {name: name.removesuffix("ms") + "latency_ms" for name in cls.model_fields}
-        return cls(**{name: getattr(result, own_name) for name, own_name in fields.items()})
+    retrieval_ms: float = Field(validation_alias="retrieval_latency_ms")
+    context_ms: float = Field(validation_alias="context_latency_ms")
+    generation_ms: float = Field(validation_alias="generation_latency_ms")
+    total_ms: float = Field(validation_alias="total_latency_ms")
+    first_token_ms: float | None = Field(
+        validation_alias="first_token_latency_ms",
+        description="From the start of the query; null without a token.",
+    )
 
 
 class RetrievalStats(BaseModel):
@@ -213,16 +210,15 @@ class Structured(Body):
     """Additional output of a model that was requested to return JSON."""
 
     examples: list[str] = Field(description="Code examples.")
-    sources: list[str] = Field(description="Sources named by the model, limited to those in the prompt.")
-    dropped_sources: int = Field(description="Sources named by the model that are not in the prompt.")
+    sources: list[str] = Field(
+        validation_alias="source_urls",
+        description="Sources named by the model, limited to those in the prompt.",
+    )
+    dropped_sources: int = Field(
+        validation_alias="dropped_source_urls",
+        description="Sources named by the model that are not in the prompt.",
+    )
     confidence: Literal["high", "medium", "low"] = Field(description="As stated by the model, else low.")
-
-    @classmethod
-    def of(cls, source: Any, /, **given: Any) -> Self:
-        """Return the body of a ``StructuredAnswer``."""
-        return super().of(
-            source, sources=source.source_urls, dropped_sources=source.dropped_source_urls, **given
-        )
 
 
 def is_extractive(result: QueryResult) -> bool:

@@ -16,6 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from vectorforge import errors
 from vectorforge.api.error_schemas import (
     FieldProblem,
     Problem,
@@ -25,72 +26,39 @@ from vectorforge.api.error_schemas import (
     openai_status,
 )
 from vectorforge.api.request_state import RequestState
-from vectorforge.errors import (
-    AnsweringModelNotFoundError,
-    AnswerStreamLostError,
-    AnswerStreamTooLongError,
-    AnswerUnavailableError,
-    AuthenticationError,
-    ConfigurationError,
-    ConflictError,
-    DatabaseUnavailableError,
-    DeadlineExceededError,
-    EmbeddingError,
-    EmbeddingInputError,
-    EmbeddingRateLimitError,
-    EmbeddingTimeoutError,
-    ExtractionError,
-    FeedbackTooEarlyError,
-    GatewayKeysUnavailableError,
-    IdempotentAnswerPendingError,
-    IdentityProviderUnavailableError,
-    InsufficientScopeError,
-    InvalidInputError,
-    LimitExceededError,
-    LLMCircuitOpenError,
-    LLMContextOverflowError,
-    LLMError,
-    LLMRateLimitError,
-    LLMTimeoutError,
-    NotDeployedError,
-    NotFoundError,
-    RetrievalError,
-    VectorForgeError,
-    log_unexpected,
-)
 
 logger = logging.getLogger(__name__)
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 
-STATUS_OF: Mapping[type[VectorForgeError], int] = {
-    AuthenticationError: 401,
-    InsufficientScopeError: 403,
-    NotFoundError: 404,
-    ConflictError: 409,
-    InvalidInputError: 422,
-    EmbeddingInputError: 422,
-    ExtractionError: 422,
-    LLMContextOverflowError: 422,
-    EmbeddingRateLimitError: 429,
-    LimitExceededError: 429,
-    LLMRateLimitError: 429,
-    EmbeddingError: 502,
-    LLMError: 502,
-    AnswerStreamLostError: 503,
-    AnswerStreamTooLongError: 503,
-    AnswerUnavailableError: 503,
-    ConfigurationError: 503,
-    GatewayKeysUnavailableError: 503,
-    IdentityProviderUnavailableError: 503,
-    LLMCircuitOpenError: 503,
-    RetrievalError: 503,
-    DatabaseUnavailableError: 503,
-    DeadlineExceededError: 504,
-    EmbeddingTimeoutError: 504,
-    LLMTimeoutError: 504,
-    NotDeployedError: 501,
-    VectorForgeError: 500,
+STATUS_OF: Mapping[type[errors.VectorForgeError], int] = {
+    errors.AuthenticationError: 401,
+    errors.InsufficientScopeError: 403,
+    errors.NotFoundError: 404,
+    errors.ConflictError: 409,
+    errors.InvalidInputError: 422,
+    errors.EmbeddingInputError: 422,
+    errors.ExtractionError: 422,
+    errors.LLMContextOverflowError: 422,
+    errors.EmbeddingRateLimitError: 429,
+    errors.LimitExceededError: 429,
+    errors.LLMRateLimitError: 429,
+    errors.EmbeddingError: 502,
+    errors.LLMError: 502,
+    errors.AnswerStreamLostError: 503,
+    errors.AnswerStreamTooLongError: 503,
+    errors.AnswerUnavailableError: 503,
+    errors.ConfigurationError: 503,
+    errors.GatewayKeysUnavailableError: 503,
+    errors.IdentityProviderUnavailableError: 503,
+    errors.LLMCircuitOpenError: 503,
+    errors.RetrievalError: 503,
+    errors.DatabaseUnavailableError: 503,
+    errors.DeadlineExceededError: 504,
+    errors.EmbeddingTimeoutError: 504,
+    errors.LLMTimeoutError: 504,
+    errors.NotDeployedError: 501,
+    errors.VectorForgeError: 500,
 }
 """The most specific class of an error decides."""
 
@@ -114,7 +82,7 @@ _ROUTE_NOT_FOUND = "This route is not supported. GET /openapi.json lists every r
 _LIMIT_KEYS = ("ge", "gt", "le", "lt", "max_length", "min_length", "limit")
 
 
-def status_of(error: VectorForgeError) -> int:
+def status_of(error: errors.VectorForgeError) -> int:
     """Return the HTTP status of an error, by its most specific class in ``STATUS_OF``."""
     return next(STATUS_OF[cls] for cls in type(error).__mro__ if cls in STATUS_OF)
 
@@ -127,8 +95,8 @@ def problem_of(error: Exception, *, request_id: str, prefix: str = "") -> Proble
         request_id: Id of the request in the logs.
         prefix: Prefix of the detail of a 5xx; ``/v1/rag/query`` has one (B-040).
     """
-    if not isinstance(error, VectorForgeError):
-        error = VectorForgeError(_INTERNAL_DETAIL)
+    if not isinstance(error, errors.VectorForgeError):
+        error = errors.VectorForgeError(_INTERNAL_DETAIL)
     status = status_of(error)
     detail = _INTERNAL_DETAIL if status == 500 else error.message
     title = (type(error).__doc__ or "").strip().splitlines()[0]
@@ -137,7 +105,7 @@ def problem_of(error: Exception, *, request_id: str, prefix: str = "") -> Proble
 
 
 def _problem(
-    code: str, title: str, status: int, detail: str, request_id: str, errors: list[FieldProblem] | None = None
+    code: str, title: str, status: int, detail: str, request_id: str, fields: list[FieldProblem] | None = None
 ) -> Problem:
     return Problem(
         type=f"urn:vectorforge:problem:{code}",
@@ -146,17 +114,17 @@ def _problem(
         detail=detail,
         code=code,
         request_id=request_id,
-        errors=errors,
+        errors=fields,
     )
 
 
 def retry_after_s(error: Exception) -> int | None:
     """Return whole seconds for ``Retry-After``, or None if a retry is useless."""
-    if not isinstance(error, VectorForgeError):
+    if not isinstance(error, errors.VectorForgeError):
         return None
-    later = (FeedbackTooEarlyError, IdempotentAnswerPendingError)
+    later = (errors.FeedbackTooEarlyError, errors.IdempotentAnswerPendingError)
     may_pass = status_of(error) in (429, 503) or isinstance(error, later)
-    if not may_pass or isinstance(error, ConfigurationError):
+    if not may_pass or isinstance(error, errors.ConfigurationError):
         return None
     return max(1, math.ceil(error.retry_after_s or _DEFAULT_RETRY_AFTER_S))
 
@@ -178,7 +146,7 @@ def error_response(state: RequestState, error: Exception) -> JSONResponse:
     """Return the response to a request that raised ``error``."""
     problem = problem_of(error, request_id=state.request_id, prefix=state.problem_prefix)
     if problem.status == 500:
-        log_unexpected(logger, f"Request {problem.request_id} failed", error)
+        errors.log_unexpected(logger, f"Request {problem.request_id} failed", error)
     headers: dict[str, str] = {}
     if (seconds := retry_after_s(error)) is not None:
         headers["Retry-After"] = str(seconds)
@@ -189,9 +157,9 @@ def error_response(state: RequestState, error: Exception) -> JSONResponse:
 
 def _challenge(error: Exception) -> str | None:
     """Return ``WWW-Authenticate`` (RFC 6750, section 3); without a credential it names no error."""
-    if isinstance(error, AuthenticationError):
+    if isinstance(error, errors.AuthenticationError):
         return 'Bearer error="invalid_token"' if error.presented else "Bearer"
-    if isinstance(error, InsufficientScopeError):
+    if isinstance(error, errors.InsufficientScopeError):
         return f'Bearer error="insufficient_scope", scope="{error.required}"'
     return None
 
@@ -233,26 +201,26 @@ def install_problem_handlers(app: FastAPI) -> None:
 
     async def validation(request: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, RequestValidationError)  # noqa: S101 - registered for this class only, below
-        state, errors = RequestState.of(request.scope), exc.errors()
-        if errors[0]["type"] == "json_invalid":
-            detail = f"The body is not valid JSON: error at character {errors[0]['loc'][-1]}."
+        state, found = RequestState.of(request.scope), exc.errors()
+        if found[0]["type"] == "json_invalid":
+            detail = f"The body is not valid JSON: error at character {found[0]['loc'][-1]}."
             return http_problem(400, detail, state=state)
         if isinstance(exc.body, bytes):  # FastAPI leaves a body unread that is not declared as JSON
             detail = "Send the body as JSON, with Content-Type: application/json."
             return http_problem(415, detail, state=state)
-        return problem_response(_validation_problem(errors, _fields_of(request), state.request_id), state)
+        return problem_response(_validation_problem(found, _fields_of(request), state.request_id), state)
 
-    app.add_exception_handler(VectorForgeError, own)
+    app.add_exception_handler(errors.VectorForgeError, own)
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(RequestValidationError, validation)
 
 
-def _own_field_problem(error: VectorForgeError) -> list[FieldProblem] | None:
-    if isinstance(error, InvalidInputError | AnsweringModelNotFoundError) and error.field:
+def _own_field_problem(error: errors.VectorForgeError) -> list[FieldProblem] | None:
+    if isinstance(error, errors.InvalidInputError | errors.AnsweringModelNotFoundError) and error.field:
         return [FieldProblem(field=_printable(error.field), message=error.message)]
-    if isinstance(error, LLMContextOverflowError):
+    if isinstance(error, errors.LLMContextOverflowError):
         return [FieldProblem(field="messages", message=error.message, limit=error.limit_tokens)]
-    if isinstance(error, LimitExceededError):
+    if isinstance(error, errors.LimitExceededError):
         return [FieldProblem(field=error.limit, message=error.message, limit=error.value)]
     return None
 
@@ -264,11 +232,11 @@ def _fields_of(request: Request) -> Collection[str]:
 
 
 def _validation_problem(
-    errors: Sequence[Mapping[str, Any]], known: Collection[str], request_id: str
+    found: Sequence[Mapping[str, Any]], known: Collection[str], request_id: str
 ) -> Problem:
-    fields = [_field_problem(error, known) for error in errors[:_MAX_FIELD_PROBLEMS]]
+    fields = [_field_problem(error, known) for error in found[:_MAX_FIELD_PROBLEMS]]
     named = "; ".join(f"{f.field}: {f.message}" for f in fields[:3])
-    more = f" (and {len(errors) - 3} more)" if len(errors) > 3 else ""
+    more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
     title = "A value in the request is invalid."
     return _problem("invalid_input", title, 422, f"{named}{more}", request_id, fields)
 

@@ -72,9 +72,9 @@ _ABSENT = object()
 
 
 class Body(BaseModel):
-    """A body made from an object with attributes of the same names."""
+    """A body made from an object with attributes of the same names, or of those of ``validation_alias``."""
 
-    model_config = ConfigDict(from_attributes=True)
+    model_config = ConfigDict(from_attributes=True, validate_by_name=True, validate_by_alias=True)
 
     @classmethod
     def of(cls, source: Any, /, **given: Any) -> Self:

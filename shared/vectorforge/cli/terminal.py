@@ -21,18 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 from pydantic_core import to_jsonable_python
 
-from vectorforge.errors import (
-    DatabaseError,
-    DeadlineExceededError,
-    EmbeddingError,
-    LimitExceededError,
-    LLMError,
-    MigrationError,
-    RetrievalError,
-    SecretsUnavailableError,
-    UnsafeRoleError,
-    VectorForgeError,
-)
+from vectorforge import errors
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,20 +54,20 @@ EXIT_CODE_HELP = (
     "[bold]130[/bold] interrupted"
 )
 
-_SETUP_ERRORS = (MigrationError, UnsafeRoleError)
+_SETUP_ERRORS = (errors.MigrationError, errors.UnsafeRoleError)
 """Errors of services that need another setup; waiting does not help."""
 _SERVICE_ERRORS = (
-    DatabaseError,
-    DeadlineExceededError,
-    EmbeddingError,
-    LimitExceededError,
-    LLMError,
-    RetrievalError,
-    SecretsUnavailableError,
+    errors.DatabaseError,
+    errors.DeadlineExceededError,
+    errors.EmbeddingError,
+    errors.LimitExceededError,
+    errors.LLMError,
+    errors.RetrievalError,
+    errors.SecretsUnavailableError,
 )
 
 
-def exit_code_for(error: VectorForgeError) -> ExitCode:
+def exit_code_for(error: errors.VectorForgeError) -> ExitCode:
     """Return the exit code for an error."""
     unavailable = isinstance(error, _SERVICE_ERRORS) and not isinstance(error, _SETUP_ERRORS)
     return ExitCode.UNAVAILABLE if unavailable else ExitCode.USAGE
@@ -261,7 +250,7 @@ def command(*, json_output: bool, debug: bool) -> Iterator[Terminal]:
     except KeyboardInterrupt:
         terminal.error("Interrupted.", code="interrupted")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
-    except VectorForgeError as exc:
+    except errors.VectorForgeError as exc:
         if debug:
             traceback.print_exc()
         terminal.error(exc.message, code=exc.code)

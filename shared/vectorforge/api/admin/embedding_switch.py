@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Depends
-from pydantic import BaseModel, Field
+from pydantic import AliasPath, BaseModel, Field
 
 from vectorforge.api.dependencies import (
     AdmittedTenant,
@@ -91,30 +91,22 @@ class SwitchBody(Body):
 
     id: UUID
     state: SwitchState
-    other_provider: str = Field(description="Of the model to come; once switched, of the one before.")
-    other_model: str
-    other_dimension: int
+    other_provider: str = Field(
+        validation_alias=AliasPath("other", "provider"),
+        description="Of the model to come; once switched, of the one before.",
+    )
+    other_model: str = Field(validation_alias=AliasPath("other", "model"))
+    other_dimension: int = Field(validation_alias=AliasPath("other", "dimension"))
     passages: int
     vectors: int = Field(description="Passages that have a vector of the other model.")
     failures: int = Field(description="Attempts to embed that failed since one last succeeded.")
     error_code: str | None
     error_message: str | None
-    comparison: dict[str, Any] | None = Field(description="What the last comparison has shown.")
+    comparison: dict[str, Any] | None = Field(
+        validation_alias="gate", description="What the last comparison has shown."
+    )
     created_at: datetime
     switched_at: datetime | None
-
-    @classmethod
-    def of(cls, source: Any, /, **given: Any) -> Self:
-        """Return the body of an ``EmbeddingSwitch``."""
-        other = source.other
-        return super().of(
-            source,
-            other_provider=other.provider,
-            other_model=other.model,
-            other_dimension=other.dimension,
-            comparison=source.gate,
-            **given,
-        )
 
 
 class StartedSwitch(BaseModel):

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
@@ -152,13 +152,8 @@ class CollectionBody(Body):
     terms_complete: bool = Field(description="False: the lexical index is being built; words may be missing.")
     document_count: int
     chunk_count: int
-    version: int = Field(description=VERSION)
+    version: int = Field(validation_alias="data_version", description=VERSION)
     created_at: datetime | None
-
-    @classmethod
-    def of(cls, source: Any, /, **given: Any) -> Self:
-        """Return the body of a ``Collection``."""
-        return super().of(source, version=source.data_version, **given)
 
 
 class CollectionList(BaseModel):

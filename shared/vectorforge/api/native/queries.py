@@ -3,17 +3,11 @@
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Query
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from vectorforge.api.dependencies import CollectionInQuery, Tenant, existing, listed_of_collection
 from vectorforge.api.error_schemas import problems
@@ -35,10 +29,6 @@ def _in_utc(value: datetime) -> datetime:
 Moment = Annotated[datetime, AfterValidator(_in_utc)]
 
 
-def _clean(value: Any) -> Any:
-    return storable(value)
-
-
 class RangeParameters(BaseModel):
     """A range of time, and which of its queries."""
 
@@ -47,19 +37,16 @@ class RangeParameters(BaseModel):
     since: Moment | None = Field(default=None, description="Not before; ISO 8601, UTC without an offset.")
     until: Moment | None = Field(default=None, description="Before; ISO 8601, UTC without an offset.")
     collection_id: CollectionInQuery | None = None
-    provider: Annotated[ProviderName, BeforeValidator(_clean)] | None = None
-    model: Annotated[ModelName, BeforeValidator(_clean)] | None = Field(
+    provider: Annotated[ProviderName, BeforeValidator(storable)] | None = None
+    model: Annotated[ModelName, BeforeValidator(storable)] | None = Field(
         default=None, description="The name that the vendor answered with."
     )
-    variant: Annotated[str, BeforeValidator(_clean), Field(min_length=1, max_length=100)] | None = None
+    variant: Annotated[str, BeforeValidator(storable), Field(min_length=1, max_length=100)] | None = None
 
     def matching(self, collection_id: UUID | None) -> QueryFilter:
         """Return the filter of these parameters, with the id of their collection."""
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
-        fields["collection_id"] = collection_id
-        return QueryFilter(
-            **{name: fields[name] for name in QueryFilter.__dataclass_fields__ if name in fields}
-        )
+        names = QueryFilter.__dataclass_fields__.keys() & type(self).model_fields.keys()
+        return QueryFilter(**{name: getattr(self, name) for name in names} | {"collection_id": collection_id})
 
 
 class LogParameters(RangeParameters):
@@ -70,7 +57,7 @@ class LogParameters(RangeParameters):
     )
     cached: bool | None = Field(default=None, description="Whether the answer came from the cache.")
     degraded: bool | None = Field(default=None, description="Whether the answer came down any step.")
-    text: Annotated[str, BeforeValidator(_clean), Field(min_length=1, max_length=200)] | None = Field(
+    text: Annotated[str, BeforeValidator(storable), Field(min_length=1, max_length=200)] | None = Field(
         default=None, description="Part of the question, in upper or lower case."
     )
 
@@ -100,18 +87,13 @@ class QueryLogBody(Body):
     conversation_id: UUID | None
     cached: bool = Field(description="The answer was given before, to the same question.")
     degraded: list[str] = Field(description="Steps down from the full answer, in order.")
-    quality: dict[str, float | bool] | None
+    quality: Annotated[dict[str, float | bool] | None, BeforeValidator(lambda quality: quality or None)]
     context_ms: float | None
     first_token_ms: float | None
     cost_usd: float | None
     steps: list[dict[str, float | str | None]] = Field(
         description="Figures of the steps of a search with `effort`: `queries` is their number."
     )
-
-    @classmethod
-    def of(cls, source: Any, /, **given: Any) -> Self:
-        """Return the body of a ``QueryLog``."""
-        return super().of(source, quality=source.quality or None, **given)
 
 
 class QueryLogList(BaseModel):
