@@ -2,9 +2,8 @@
 
 import sys
 from collections.abc import Collection, Sequence
-from enum import StrEnum
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.completion import get_completion_script  # type: ignore[attr-defined] # for --show-completion
@@ -50,15 +49,7 @@ def _hide_flag_types(app: typer.Typer) -> None:
             _hide_flag_types(group.typer_instance)
 
 
-class Shell(StrEnum):
-    """A shell with completion."""
-
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
-
-
-def completion(shell: Annotated[Shell, typer.Argument(help="Your shell.")]) -> None:
+def completion(shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Your shell.")]) -> None:
     """Print a script that completes commands and options in a shell.
 
     [bold]Examples[/bold]
@@ -69,9 +60,7 @@ def completion(shell: Annotated[Shell, typer.Argument(help="Your shell.")]) -> N
 
         vectorforge completion fish > ~/.config/fish/completions/vectorforge.fish
     """
-    script = get_completion_script(
-        prog_name="vectorforge", complete_var="_VECTORFORGE_COMPLETE", shell=shell.value
-    )
+    script = get_completion_script(prog_name="vectorforge", complete_var="_VECTORFORGE_COMPLETE", shell=shell)
     sys.stdout.write(f"{script}\n")
 
 
@@ -105,7 +94,6 @@ def command_line(names: Collection[str] = COMMANDS.keys()) -> typer.Typer:
     app = typer.Typer(
         name="vectorforge",
         no_args_is_help=True,
-        rich_markup_mode="rich",
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
         epilog=EXIT_CODE_HELP,

@@ -83,6 +83,9 @@ MmrOption: TypeAlias = Annotated[
         show_default="not used",
     ),
 ]
+TenantOption: TypeAlias = Annotated[
+    str | None, typer.Option("--tenant", help="Tenant; default: the local tenant.", show_default=False)
+]
 YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 EmbeddingProviderOption: TypeAlias = Annotated[

@@ -19,9 +19,7 @@ from vectorforge.cli.terminal import Terminal
 from vectorforge.errors import InvalidInputError
 from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings, VectorIndex
 
-app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode="rich", help="List, create, show, change and delete collections."
-)
+app = typer.Typer(no_args_is_help=True, help="List, create, show, change and delete collections.")
 app.add_typer(reembed.app, name="reembed")
 
 LanguageOption = Annotated[

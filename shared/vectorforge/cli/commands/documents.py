@@ -23,7 +23,7 @@ from vectorforge.vectorstore.filters.documents import condition_on_documents
 if TYPE_CHECKING:  # loaded when a command runs
     from vectorforge.api.native.document_schemas import DeletedDocuments
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="List and delete documents.")
+app = typer.Typer(no_args_is_help=True, help="List and delete documents.")
 
 
 @app.command("list")

@@ -18,7 +18,6 @@ from vectorforge.errors import InvalidInputError
 
 app = typer.Typer(
     no_args_is_help=True,
-    rich_markup_mode="rich",
     help="Erase a document, a profile, a collection or a tenant with all derived data, with a certificate.",
     epilog="An interrupted erasure is resumed by the same command, or by a server.",
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from vectorforge.cli.options import AnswerTopKOption, CollectionOption
+from vectorforge.cli.options import AnswerTopKOption, CollectionOption, TenantOption
 from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import ExitCode
 from vectorforge.errors import InvalidInputError
@@ -215,9 +215,7 @@ def export(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write.", show_default="stdout")
     ] = None,
-    tenant: Annotated[
-        str | None, typer.Option(help="Tenant; default: the local tenant.", show_default=False)
-    ] = None,
+    tenant: TenantOption = None,
 ) -> None:
     """Write rated queries as a question set that [cyan]vectorforge eval[/cyan] reads.
 

@@ -13,9 +13,7 @@ from vectorforge.db.schema.index_building import BuildProgress, BuildResources, 
 from vectorforge.db.schema.vector_indexes import IndexState, SpaceIndex, list_indexes
 from vectorforge.types import EXACT_SCAN_LIMIT
 
-app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode="rich", help="Show and build the HNSW indexes of the vectors."
-)
+app = typer.Typer(no_args_is_help=True, help="Show and build the HNSW indexes of the vectors.")
 
 
 @app.command("list")

@@ -14,7 +14,6 @@ from vectorforge.types import Scope
 
 app = typer.Typer(
     no_args_is_help=True,
-    rich_markup_mode="rich",
     help="Create, list, rotate and revoke API keys.\n\n"
     "A key belongs to one tenant and has one scope: [bold]read[/bold] (query, search), [bold]write[/bold] "
     "(also add, change and delete documents) or [bold]admin[/bold] (also keys, logs and costs). Only its "

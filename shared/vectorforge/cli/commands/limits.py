@@ -25,7 +25,7 @@ class _Row(NamedTuple):
     used: Decimal | int
 
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Show and set the limits of tenants.")
+app = typer.Typer(no_args_is_help=True, help="Show and set the limits of tenants.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import typer
 from vectorforge.aws.database_login import database_password
 from vectorforge.aws.query_log_lines import find_records, names_records
 from vectorforge.aws.query_log_record import QueryLogRecord, parse_message
+from vectorforge.cli.options import TenantOption
 from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import ExitCode, Terminal
 from vectorforge.config import DatabaseSettings, VectorForgeConfig
@@ -25,7 +26,7 @@ from vectorforge.db.schema.migrate import migrate
 from vectorforge.errors import ConfigurationError, InvalidInputError, RefusedRowError
 from vectorforge.local.laptop import local_setup
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Manage the query log.")
+app = typer.Typer(no_args_is_help=True, help="Manage the query log.")
 
 _BATCH_RECORDS = 500
 _BATCH_BYTES = 16 * 1024 * 1024
@@ -77,9 +78,7 @@ def text(
         Literal["full", "redacted", "hash", "off", "default"] | None,
         typer.Argument(help="New policy; without it, the current one is shown.", show_default=False),
     ] = None,
-    tenant: Annotated[
-        str | None, typer.Option(help="Tenant; default: the local tenant.", show_default=False)
-    ] = None,
+    tenant: TenantOption = None,
 ) -> None:
     """Show or set how the query log stores a tenant's queries and answers.
 

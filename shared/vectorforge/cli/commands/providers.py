@@ -21,7 +21,6 @@ from vectorforge.llm.registry import PROVIDER_SPECS, LLMProviderRegistry
 
 app = typer.Typer(
     no_args_is_help=True,
-    rich_markup_mode="rich",
     help="Show the providers for answers and embeddings, their models and their status.",
 )
 

@@ -23,7 +23,6 @@ Step: TypeAlias = Callable[[Session, Terminal, Collection], Awaitable[EmbeddingS
 
 app = typer.Typer(
     no_args_is_help=True,
-    rich_markup_mode="rich",
     help="Change a collection's embedding model: start, switch, finish.",
 )
 

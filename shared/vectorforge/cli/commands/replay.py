@@ -8,6 +8,7 @@ from uuid import UUID
 
 import typer
 
+from vectorforge.cli.options import TenantOption
 from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import Terminal
 from vectorforge.db.repositories.query_log_repo import QueryLog
@@ -55,9 +56,7 @@ def replay(
     against: Annotated[
         str | None, typer.Option(metavar="VARIANT", help="Ask again with this variant.", show_default=False)
     ] = None,
-    tenant: Annotated[
-        str | None, typer.Option(help="Tenant; default: the local tenant.", show_default=False)
-    ] = None,
+    tenant: TenantOption = None,
 ) -> None:
     """Rebuild the request of a logged query, and compare its answer with another variant's.
 
