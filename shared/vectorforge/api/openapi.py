@@ -80,11 +80,7 @@ def document() -> dict[str, Any]:
 
 
 def _add_examples(schema: dict[str, Any]) -> None:
-    """Add tags and examples.
-
-    Raises:
-        KeyError: An example belongs to no operation with a JSON body.
-    """
+    """Add tags and examples; each example must belong to an operation with a JSON body."""
     additions = json.loads(files("vectorforge.api").joinpath("openapi_additions.json").read_text("utf-8"))
     schema["tags"] = additions["tags"]
     for route, examples in additions["bodies"].items():

@@ -104,9 +104,7 @@ def requested_collection(
 async def query_time_limit(application: Application, deadline: Deadline | None = None) -> AsyncIterator[None]:
     """Limit the time of work before a query, in addition to the limits of connections and statements.
 
-    Args:
-        application: Settings.
-        deadline: Deadline of the query; None for its whole time from now.
+    Without a deadline it is the whole time of a query from now.
 
     Raises:
         DeadlineExceededError: The time ran out.
@@ -122,10 +120,7 @@ async def query_time_limit(application: Application, deadline: Deadline | None =
 def check_config(application: Application, config: QueryConfig, names: Mapping[str, str]) -> None:
     """Check a request against the settings before it costs anything.
 
-    Args:
-        application: Settings and providers.
-        config: Settings of the query.
-        names: Field of ``QueryConfig`` -> its name on the API surface.
+    ``names`` maps a field of ``QueryConfig`` to its name on the API surface, for errors.
 
     Raises:
         InvalidInputError: A value is over its limit, or a provider is unknown.

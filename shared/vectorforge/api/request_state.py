@@ -165,15 +165,10 @@ _PATTERNS = _indexed()
 
 
 def required_scope(method: str, path: str) -> Scope | None:
-    """Return the scope that a request requires.
+    """Return the scope that a request requires; if several routes match its path, the widest.
 
-    Args:
-        method: HTTP method.
-        path: Path without the prefix at which the app is mounted.
-
-    Returns:
-        The scope; if several routes match, the widest. None if no route of ``ROUTES`` matches: the path is
-        public or unknown.
+    The path is without the prefix at which the app is mounted. None if no route of ``ROUTES`` matches: the
+    path is public or unknown.
     """
     exact = _SCOPES.get(f"{method} {path}")
     if exact is not None:

@@ -78,12 +78,7 @@ class Body(BaseModel):
 
     @classmethod
     def of(cls, source: Any, /, **given: Any) -> Self:
-        """Return the body of an object.
-
-        Args:
-            source: Object whose attributes have the names of fields; nested objects likewise.
-            **given: Fields that differ from the attributes, or have none.
-        """
+        """Return the body of an object; ``given`` are fields that it lacks or that differ from it."""
         if not given:
             return cls.model_validate(source)
         for name in cls.model_fields.keys() - given.keys():
@@ -289,9 +284,7 @@ class QueryRequest(RequestBody, QueryOptions):
 def given(body: RequestBody, *, but: AbstractSet[str] = frozenset()) -> dict[str, Any]:
     """Return the explicit settings of a request, which override a variant; omitted fields are left out.
 
-    Args:
-        body: The request.
-        but: Fields that are not settings, besides the query, its messages and the variant.
+    ``but`` are fields that are not settings, besides the query, its messages and the variant.
     """
     return body.model_dump(exclude_unset=True, exclude={"query", "messages", "variant", *but})
 

@@ -93,11 +93,7 @@ def as_stored(group: SourceDocuments, splitter: RecursiveSplitter) -> ExtractedD
 
 
 def _checked(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document merged with the fields of its ``metadata``.
-
-    Raises:
-        InvalidInputError: A field is missing or of a wrong type.
-    """
+    """Return a document merged with the fields of its ``metadata``."""
     if not isinstance(document, Mapping):
         raise InvalidInputError("A document must be a dictionary.", field="documents")
     nested = document.get("metadata") or {}

@@ -40,8 +40,7 @@ _BETWEEN_PARTS = " \t\n,;:"
 class CitedText:
     """Removes the labels of one answer, whole or piece by piece, and returns its cited parts.
 
-    Args:
-        chunks: Chunks in the prompt in the order of their labels.
+    The chunks are those in the prompt, in the order of their labels.
     """
 
     def __init__(self, chunks: Sequence[RetrievedChunk] = ()) -> None:
@@ -161,12 +160,7 @@ _AROUND_BYTES = 16
 
 
 def event_message(name: str, payload: str) -> bytes:
-    """Encode an event.
-
-    Args:
-        name: Member of the service model's stream, such as "output".
-        payload: JSON.
-    """
+    """Encode an event: a member of the service model's stream, such as "output", with JSON."""
     return _message(_headers("event", name), payload.encode())
 
 

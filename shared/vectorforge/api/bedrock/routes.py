@@ -127,12 +127,7 @@ async def retrieve_and_generate_stream(
 async def _open_query(
     request: Request, body: RetrieveAndGenerateRequest, application: Application, tenant: TenantServices
 ) -> AsyncIterator[tuple[SurfaceQuery, str]]:
-    """Yield the query of a request, and the id of its session; a new session is deleted if the block raises.
-
-    Raises:
-        InvalidInputError: A value is not usable, or the session does not exist.
-        ConflictError: The tenant has the maximum number of conversations.
-    """
+    """Yield a request's query and the id of its session; a new session is deleted if the block raises."""
     query = _read_query(request, body, application, tenant)
     if body.session_id is not None:
         session = await _find_session(tenant, body.session_id)
@@ -193,11 +188,7 @@ def _generation_options(settings: KnowledgeBaseConfiguration, query: str) -> dic
 
 
 def _system_prompt(template: str, query: str) -> str:
-    """Return Bedrock's prompt template as one of ours, whose literal braces are doubled.
-
-    Raises:
-        InvalidInputError: It has no place for the chunks, or an unknown placeholder.
-    """
+    """Return Bedrock's prompt template as one of ours, whose literal braces are doubled."""
     field = f"{_GENERATION}.promptTemplate.textPromptTemplate"
     if "$search_results$" not in template:
         raise InvalidInputError(f"{field} must contain $search_results$.", field=field)

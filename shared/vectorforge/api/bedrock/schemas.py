@@ -17,11 +17,7 @@ _SURROGATES: Final = range(0xD800, 0xE000)
 
 
 def native_filter(raw: object, where: str) -> dict[str, Any]:
-    """Translate a ``RetrievalFilter``.
-
-    Args:
-        raw: JSON; its nesting must be bounded.
-        where: Its field, for errors.
+    """Translate a ``RetrievalFilter``, JSON of bounded nesting; ``where`` is its field, for errors.
 
     Raises:
         FilterError: It is malformed or cannot be expressed; the text names the operator.

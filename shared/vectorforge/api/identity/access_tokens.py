@@ -60,12 +60,7 @@ class VerificationKey:
 
 
 class KeySet:
-    """The keys at one address. Belongs to one event loop.
-
-    Args:
-        url: Address of the JWKS.
-        clock: Monotonic seconds.
-    """
+    """The keys at the address of one JWKS. Belongs to one event loop."""
 
     def __init__(self, url: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._url = url
@@ -250,11 +245,7 @@ class AccessTokens:
 
 
 def _check_times(claims: Mapping[str, Any]) -> None:
-    """Check the times, since PyJWT accepts texts, booleans and numbers of any size.
-
-    Raises:
-        AuthenticationError: A time is not a number, or the expiry is too far ahead.
-    """
+    """Check the times, since PyJWT accepts texts, booleans and numbers of any size."""
     for name in ("exp", "nbf", "iat"):
         if type(claims.get(name, 0)) not in (int, float):
             raise AuthenticationError(f"`{name}` of the access token must be a number.", presented=True)
@@ -263,11 +254,7 @@ def _check_times(claims: Mapping[str, Any]) -> None:
 
 
 def _checked_tenant(tenant: object) -> str:
-    """Validate a tenant, so that names with invisible differences cannot be two tenants.
-
-    Raises:
-        AuthenticationError: It is missing or malformed.
-    """
+    """Validate a tenant, so that names with invisible differences cannot be two tenants."""
     if not isinstance(tenant, str) or not tenant:
         raise AuthenticationError(_NO_TENANT, presented=True)
     is_plain = tenant.isprintable() and tenant == tenant.strip() and is_normalized("NFC", tenant)
@@ -280,11 +267,7 @@ def _checked_tenant(tenant: object) -> str:
 
 
 def _checked_header(header: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the id of the key and the algorithm.
-
-    Raises:
-        ValueError: The header has an unsupported member.
-    """
+    """Return the id of the key and the algorithm."""
     key_id, algorithm, kind = header.get("kid"), header.get("alg"), header.get("typ", "JWT")
     if header.keys() & _REFUSED_HEADERS:
         raise ValueError("the header brings its own key or rules")

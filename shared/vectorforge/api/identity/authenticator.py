@@ -185,11 +185,7 @@ def check_credential_headers(headers: Headers) -> None:
 
 
 def _together(principals: Collection[Principal]) -> Principal:
-    """Return one principal with the scopes that all of them have.
-
-    Raises:
-        AuthenticationError: They belong to different tenants.
-    """
+    """Return one principal with the scopes that all of them have; they must belong to one tenant."""
     if len({principal.tenant for principal in principals}) > 1:
         raise AuthenticationError(_SEVERAL, presented=True)
     first, *others = principals

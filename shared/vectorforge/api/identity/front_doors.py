@@ -209,10 +209,6 @@ class FrontDoorCaller:
 class FrontDoorIdentities:
     """Tenants and scopes of API Gateway's keys and of IAM's roles and users.
 
-    Args:
-        settings: ``api_gateway_keys``, ``iam_tenants`` and ``credential_scopes``.
-        stored: Additional keys of API Gateway, if any.
-
     Raises:
         ConfigurationError: An id or an ARN is malformed, or two ARNs name the same role or user with
             different tenants or scopes.

@@ -88,8 +88,7 @@ def may_report(accept: str, body: bytes) -> bool:
 class CallResponse(Response):
     """Response to a call: events from its first progress on, or one JSON document if it reports none.
 
-    Args:
-        answer: Returns the JSON document; a disconnect cancels it.
+    A disconnect cancels ``answer``, which returns the JSON document.
     """
 
     def __init__(self, answer: Callable[[], Awaitable[Response]]) -> None:

@@ -34,11 +34,7 @@ T = TypeVar("T")
 
 
 class DocumentResources:
-    """Handlers of ``resources/list``, ``resources/templates/list`` and ``resources/read``.
-
-    Args:
-        find_caller: Returns the caller of an HTTP request; the argument is None elsewhere.
-    """
+    """Handlers of ``resources/list``, ``resources/templates/list`` and ``resources/read``."""
 
     def __init__(self, find_caller: Callable[[Any], Caller]) -> None:
         self._find_caller = find_caller

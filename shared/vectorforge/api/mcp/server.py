@@ -60,11 +60,7 @@ _MAX_PLACE_CHARS = 100
 
 
 def make_server(find_caller: Callable[[Any], Caller]) -> Server[Any]:
-    """Return a stateless server of the tools and resources.
-
-    Args:
-        find_caller: Returns the caller of an HTTP request; the argument is None elsewhere.
-    """
+    """Return a stateless server; the argument of ``find_caller`` is an HTTP request, or None elsewhere."""
     tools = [_describe(tool) for tool in TOOLS.values()]
     schemas = {tool.name: tool.input_schema for tool in tools}
     resources = DocumentResources(find_caller)

@@ -48,11 +48,8 @@ class RequestMetrics:
     """Measures every request from its first byte to the last byte of its response.
 
     Tags hold the route's template and never the path, which callers choose. A streamed answer that fails
-    after its first byte has status 200 here; ``pipeline.query.errors`` counts it.
-
-    Args:
-        app: The next app. Requests rejected before a route matches count as route "unmatched".
-        metrics: Receives ``http.requests``, ``http.errors`` and ``http.request.duration_ms``.
+    after its first byte has status 200 here; ``pipeline.query.errors`` counts it. Requests rejected before a
+    route matches count as route "unmatched".
     """
 
     def __init__(self, app: ASGIApp, *, metrics: MetricsCollector) -> None:
@@ -232,11 +229,7 @@ class TimeLimit:
 
 
 class LazyStartup:
-    """Opens the application with the first request, instead of the lifespan on Lambda.
-
-    Args:
-        open_application: Opens the application; does nothing if it is open.
-    """
+    """Opens the application with the first request, instead of the lifespan on Lambda."""
 
     def __init__(self, app: ASGIApp, *, open_application: Callable[[], Awaitable[None]]) -> None:
         self.app = app

@@ -36,11 +36,7 @@ _CROSS_SITE: Final = "Origin not allowed; add it to VECTORFORGE_CORS_ORIGINS."
 
 
 class OriginCheck:
-    """Detects requests sent by pages of other origins.
-
-    Args:
-        allowed: Origins whose pages may send requests, as in ``VECTORFORGE_CORS_ORIGINS``.
-    """
+    """Detects requests sent by pages of other origins than those of ``VECTORFORGE_CORS_ORIGINS``."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
         self._allowed = re.compile(origins_pattern(allowed))
@@ -69,9 +65,7 @@ class OriginCheck:
 class LocalGuard:
     """Rejects unknown host names (DNS rebinding) and, in local mode, requests of pages of other origins.
 
-    Args:
-        allowed_hosts: Host names of this server; empty allows any.
-        origins: Check of the pages that send requests; None allows all.
+    Empty ``allowed_hosts`` allow any host, and None as ``origins`` any page.
     """
 
     def __init__(self, app: ASGIApp, *, allowed_hosts: Collection[str], origins: OriginCheck | None) -> None:
@@ -107,9 +101,7 @@ def _host_name(host: str) -> str:
 class BodyLimit:
     """Counts the body while it arrives, and stops reading at the limit (413) or when it is too slow (408).
 
-    Args:
-        max_bytes: Largest body.
-        timeout_s: Seconds a body may take, plus one for every 16 KiB.
+    A body may take ``timeout_s`` seconds, plus one for every 16 KiB.
     """
 
     def __init__(self, app: ASGIApp, *, max_bytes: int, timeout_s: float) -> None:

@@ -150,11 +150,7 @@ _PAGES_AT_ONCE = 2
 async def _marks(
     tenant: TenantServices, document_id: UUID, page: int, chunk_id: UUID | None
 ) -> list[list[float]]:
-    """Return the rectangles of a chunk of the document on a page.
-
-    Raises:
-        NotFoundError: The document has no such chunk.
-    """
+    """Return the rectangles of a chunk of the document on a page."""
     if chunk_id is None:
         return []
     cited = existing(await tenant.documents.chunk(chunk_id), "Chunk", chunk_id)
@@ -235,12 +231,7 @@ def _slots_of(request: Request) -> asyncio.Semaphore:
 
 
 async def _rendered(request: Request, content: bytes, arguments: Mapping[str, Any]) -> bytes:
-    """Return the PNG of a page, rendered in a child process.
-
-    Raises:
-        NotFoundError: There is no such page.
-        ExtractionError: The page cannot be rendered, or not within its limits.
-    """
+    """Return the PNG of a page, rendered in a child process."""
     from vectorforge.ingestion.extract.isolation import PAGE_IMAGE, run_isolated
 
     cancellation = Event()

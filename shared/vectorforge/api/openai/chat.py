@@ -155,10 +155,6 @@ class ChatChunkEncoder:
 
     The first chunk has the role. The last ones have annotations and ``vectorforge``, the finish reason, and
     the usage if requested. A failure is one event with ``error``; ``[DONE]`` ends both.
-
-    Args:
-        wanted: Format of the answer.
-        request_id: Id of the request in the logs.
     """
 
     headers: Mapping[str, str] = {}
@@ -199,7 +195,8 @@ class ChatChunkEncoder:
         rest = self._rewriter.finish()
         found = () if self._wanted.is_json else result.citations
         citations = [self._rewriter.locate(citation) for citation in found]
-        yield self._content(rest + self._footer(citations, result))
+        footer = sources_footer(citations, result.sources) if self._wanted.append_sources else ""
+        yield self._content(rest + footer)
         annotations = url_citations(citations, result.sources, self._wanted.base_url)
         delta = {"annotations": [a.model_dump(mode="json") for a in annotations]}
         details = own_details(result, is_json=self._wanted.is_json)
@@ -209,9 +206,6 @@ class ChatChunkEncoder:
             usage = Usage.model_validate(self._usage) if self._usage else Usage()
             yield self._chunk([], usage=usage.model_dump())
         yield _END
-
-    def _footer(self, citations: Sequence[Citation], result: QueryResult) -> str:
-        return sources_footer(citations, result.sources) if self._wanted.append_sources else ""
 
     def _failure(self, error: Exception) -> bytes:
         problem = problem_of(error, request_id=self.request_id)

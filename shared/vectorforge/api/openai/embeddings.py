@@ -36,11 +36,7 @@ MAX_TOTAL_CHARS = 1_000_000
 
 
 def _no_tokens(value: Any) -> Any:
-    """Reject token numbers, whose tokenizer is unknown.
-
-    Raises:
-        ValueError: The input has token numbers.
-    """
+    """Return the input as a list; token numbers are rejected, since their tokenizer is unknown."""
     first = value[0] if isinstance(value, list) and value else None
     if isinstance(first, int | list):
         raise ValueError(

@@ -22,12 +22,7 @@ _NO_ADDRESS = str.maketrans({" ": "%20", "(": "%28", ")": "%29", "<": "%3C", ">"
 
 
 def sources_footer(citations: Iterable[Citation], sources: Sequence[SourceCitation]) -> str:
-    """Return the cited sources as a Markdown list for the end of the answer; empty if none is cited.
-
-    Args:
-        citations: Citations of the answer.
-        sources: In the order of their labels.
-    """
+    """Return the cited sources, of those by label, as a Markdown list to append; empty if none is cited."""
     cited = list(citations)
     numbers = {citation.source_number for citation in cited}
     lines = [

@@ -143,12 +143,8 @@ def url_citations(
 ) -> list[Annotation]:
     """Return one annotation for each citation, in the order of the answer.
 
-    ``url_citation`` is the only kind that all clients accept; ``link_to`` chooses its address.
-
-    Args:
-        citations: Citations with the offsets of ``[n]`` in the sent text.
-        sources: In the order of their labels.
-        base_url: Base URL of this server as used by the client, without a final slash.
+    ``url_citation`` is the only kind that all clients accept; ``link_to`` chooses its address. Offsets are
+    those of ``[n]`` in the sent text; ``base_url`` is the one that the client uses, without a final slash.
     """
     return [_annotation(citation, sources[citation.source_number - 1], base_url) for citation in citations]
 
@@ -191,11 +187,7 @@ class Conversation:
 
     @classmethod
     def of(cls, messages: Sequence[ClientMessage], *, field: str = "messages") -> "Conversation":
-        """Split messages into the query (the user's last message), and those before and after it.
-
-        Args:
-            messages: Oldest first.
-            field: How the request calls them, for errors.
+        """Split messages, oldest first, into the user's last one (the query), and those before and after it.
 
         Raises:
             InvalidInputError: No message of the user holds text, a message holds what is no text (an image,

@@ -56,10 +56,7 @@ class JsonSchemaFormat(BaseModel):
     json_schema: JsonSchemaBody | None = None
 
     def json_format(self, field: str) -> JsonFormat | None:
-        """Return the format of the answer; None for text.
-
-        Args:
-            field: Its name in the request, for errors.
+        """Return the format of the answer, None for text; ``field`` is its name in the request, for errors.
 
         Raises:
             InvalidInputError: The schema is missing, too large, or not one.
@@ -80,10 +77,7 @@ class JsonSchemaFormat(BaseModel):
 def tool_options(functions: Sequence[FunctionBody], choice: Any, *, parallel: bool | None) -> dict[str, Any]:
     """Return the tools of a request as fields of ``QueryConfig``.
 
-    Args:
-        functions: At most ``MAX_TOOLS``.
-        choice: ``tool_choice``, in the form of chat completions or of responses.
-        parallel: ``parallel_tool_calls``.
+    ``choice`` is ``tool_choice`` in the form of chat completions or of responses.
 
     Raises:
         InvalidInputError: The tools are too large, two have one name, or the choice is not possible.
@@ -120,11 +114,7 @@ def _choice(choice: Any, names: Sequence[str]) -> ToolChoice:
 def check_output(application: Application, config: QueryConfig, preset: Preset, *, format_field: str) -> None:
     """Check that a model can answer in the requested form, before it costs anything.
 
-    Args:
-        application: Its providers.
-        config: Settings of the query.
-        preset: Preset of the query.
-        format_field: The request's name of the format, for errors.
+    ``format_field`` is the request's name of the format, for errors.
 
     Raises:
         InvalidInputError: The preset has a format of its own, or no language model answers.

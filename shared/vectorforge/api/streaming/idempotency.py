@@ -44,13 +44,7 @@ def key_of(headers: Headers) -> bytes:
 
 
 def fingerprint_of(method: str, path: str, body: bytes) -> bytes:
-    """Return the SHA-256 of a request, 32 bytes.
-
-    Args:
-        method: HTTP method, without a blank.
-        path: Path below the mount point, without a line break.
-        body: Bytes of the body.
-    """
+    """Return the SHA-256 of a request, 32 bytes; the path is the one below the mount point."""
     return hashlib.sha256(f"{method} {path}\n".encode() + body).digest()
 
 

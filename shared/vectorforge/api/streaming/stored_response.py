@@ -31,10 +31,7 @@ from vectorforge.pipeline.types import ErrorEvent, QueryEvent
 class ResumableQueryResponse(QueryEventResponse):
     """Server-sent events of one query, which continues after a disconnect.
 
-    Args:
-        query: Owned by the response from here on.
-        encoder: Encodes each event as at least one.
-        buffer: Stores them; opened.
+    Its encoder encodes each event as at least one, and the opened buffer stores them.
     """
 
     def __init__(self, query: OpenedQuery, encoder: QueryEventEncoder, buffer: AnswerBuffer) -> None:

@@ -89,12 +89,8 @@ class ClientStream:
     """The body of one response; as a context manager between its headers and its end.
 
     Events put without a pause are sent as one message: a message for each token would cost the server and the
-    operating system more than everything else about a token.
-
-    Args:
-        send: ``send`` of the ASGI connection.
-        headers: Headers of the response.
-        ping_interval_s: Seconds of silence between keep-alive comments.
+    operating system more than everything else about a token. After ``ping_interval_s`` seconds of silence a
+    comment keeps the connection alive.
     """
 
     def __init__(
@@ -133,11 +129,7 @@ class ClientStream:
             await self.flush()
 
     def put(self, data: bytes, *, last: bool = False) -> bool:
-        """Queue events; returns True if the sender must ``flush`` before the next ones.
-
-        Args:
-            data: Whole events.
-            last: True for the final events, which must be flushed.
+        """Queue whole events; returns True if the sender must ``flush`` before more, as after the last ones.
 
         Raises:
             ClientDisconnect: The client disconnected.
@@ -199,12 +191,7 @@ class Delivery(Protocol):
 
 
 class OpenedQuery:
-    """A query after its search and before its answer.
-
-    Args:
-        first: Events up to ``SourcesEvent``.
-        rest: Later events; closing it aborts the query.
-    """
+    """A query after its search: its events up to ``SourcesEvent``, and the rest; closing that aborts it."""
 
     def __init__(self, first: Sequence[QueryEvent], rest: AsyncGenerator[QueryEvent, None]) -> None:
         self.first, self.rest = first, rest
@@ -230,10 +217,7 @@ class OpenedQuery:
 class QueryEventResponse(EventSourceResponse):
     """Server-sent events of one query, or those of its encoder's media type.
 
-    Args:
-        query: Owned by the response from here on.
-        encoder: Encodes the events.
-        deadline: Deadline of the query, by which the client must have read the sent events.
+    The response closes the query. By the deadline the client must have read the sent events.
     """
 
     ping_interval_s = PING_INTERVAL_S

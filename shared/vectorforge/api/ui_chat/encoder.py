@@ -83,12 +83,7 @@ def _retrieval(event: SourcesEvent) -> Part:
 
 
 def _source(number: int, chunk: SourceCitation) -> Part:
-    """Return a source as ``source-url`` or ``source-document``; its id is the chunk's.
-
-    Args:
-        number: The n of its label ``[n]``, from 1.
-        chunk: The chunk.
-    """
+    """Return a source as ``source-url`` or ``source-document``; its id is the chunk's."""
     described = _described(chunk, chunk.locations)
     ours = {
         "number": number,
@@ -129,13 +124,7 @@ def _cited(citation: Citation) -> Part:
 
 
 def _citation(citation: Citation, chunk: SourceCitation, span: tuple[int, int]) -> Part:
-    """Return a member of a text part's ``citations``.
-
-    Args:
-        citation: The citation.
-        chunk: What it cites.
-        span: Where its label is in the text, in UTF-16 code units: as JavaScript counts.
-    """
+    """Return a member of a text part's ``citations``; the span is in UTF-16 code units, as in JavaScript."""
     cited = {
         "type": "source",
         "sourceType": "url" if chunk.source_url else "document",

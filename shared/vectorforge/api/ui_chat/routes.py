@@ -97,12 +97,7 @@ class UIChatRequest(RequestBody, QueryOptions):
     )
 
     def config(self, history: tuple[HistoryMessage, ...], variant: Variant | None = None) -> QueryConfig:
-        """Return the query settings: explicit fields of the request override the variant.
-
-        Args:
-            history: Conversation before the query, as sent by the client.
-            variant: Named set of settings.
-        """
+        """Return the query settings: explicit fields of the request override the variant."""
         explicit = given(self, but=_OWN_FIELDS)
         for name in ("top_k", "max_tokens"):  # null means the default
             if explicit.get(name, 0) is None:

@@ -156,11 +156,7 @@ _DEGRADED = {
 async def _print_answer(
     terminal: Terminal, events: AsyncGenerator[QueryEvent, None], *, stream: bool
 ) -> QueryResult:
-    """Print the answer as its events arrive, then its sources; nothing with ``--json``.
-
-    Raises:
-        VectorForgeError: The query failed.
-    """
+    """Print the answer as its events arrive, then its sources; nothing with ``--json``."""
     streamed = False
     async with aclosing(events):
         async for event in events:

@@ -186,11 +186,7 @@ def _tune(context: CommandContext, collection: str | None, plan: "Plan", *, save
 
 
 def _parse_tolerances(given: list[str]) -> dict[str | None, float]:
-    """Measure -> tolerance; None for all of quality.
-
-    Raises:
-        InvalidInputError: One is no number of 0 or more.
-    """
+    """Return the tolerance by measure; None for all of quality."""
     tolerances: dict[str | None, float] = {}
     for text in given:
         name, separator, value = text.rpartition("=")

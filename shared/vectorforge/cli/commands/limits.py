@@ -50,11 +50,7 @@ TenantArgument = Annotated[str, typer.Argument(metavar="TENANT", help="Tenant id
 
 
 def _limit(name: str, text: str) -> Decimal | int | None:
-    """Parse the value of an option; None for the server's default.
-
-    Raises:
-        InvalidInputError: It is not a number, or a fraction of a limit that has none.
-    """
+    """Parse the value of an option; None for the server's default."""
     if text.strip().lower() == "default":
         return None
     with suppress(InvalidOperation, ValueError):

@@ -161,13 +161,7 @@ _Batch = list[tuple[_Place, QueryLogRecord]]
 
 
 def _replay_files(context: CommandContext, paths: Sequence[Path]) -> ReplaySummary:
-    """Store the query logs in these files; ``-`` is standard input.
-
-    Raises:
-        ConfigurationError: The log writer's database is not set.
-        InvalidInputError: A file cannot be read.
-        DatabaseUnavailableError: The database cannot be reached; records stored until then stay.
-    """
+    """Store the query logs in these files; ``-`` is standard input. What is stored stays after a failure."""
     for path in paths:
         if path != Path("-") and not path.is_file():
             raise InvalidInputError(f"{path} does not exist or is not a file.", field="FILE")

@@ -192,11 +192,6 @@ class BoundedConnection(HttpToolsProtocol):
 
 
 def bounded_connection(header_timeout_s: float, max_connections: int) -> type[BoundedConnection]:
-    """Return the protocol of one server's connections, for ``uvicorn.Config(http=...)``.
-
-    Args:
-        header_timeout_s: Seconds for the headers of each request.
-        max_connections: Open connections; further ones get 503 and are closed.
-    """
+    """Return the protocol of one server's connections, for ``uvicorn.Config(http=...)``."""
     bounds = {"header_timeout_s": header_timeout_s, "max_connections": max_connections, "lingering": set()}
     return type("BoundedConnection", (BoundedConnection,), bounds)

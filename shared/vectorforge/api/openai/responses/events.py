@@ -74,10 +74,6 @@ class ResponseEventEncoder:
     is ``error``, for which clients have an exception, and ``response.failed``. With tools the message begins
     with its text, and each tool call is an item with its own events. If the model decides on the search, the
     item of the search ends last.
-
-    Args:
-        wanted: Format of the response.
-        request_id: Id of the request in the logs.
     """
 
     headers: Mapping[str, str] = {}

@@ -178,11 +178,7 @@ class ResponseParts:
     ) -> ResponseBody:
         """Return the response of an answer that has ended, fresh or stored, with the status that follows.
 
-        Args:
-            finish_reason: See ``QueryResult.finish_reason``.
-            output: Search and message; the message is left out if calls come without text.
-            tool_calls: Calls of tools of the client.
-            **values: Other fields.
+        ``output`` is the search and the message, which is left out if calls of tools come without text.
         """
         search, message = output
         reason = _INCOMPLETE.get(finish_reason)
@@ -219,12 +215,7 @@ def whole_response(result: QueryResult, wanted: ResponseFormat) -> ResponseBody:
 
 
 def file_citation(citation: Citation, sources: Sequence[SourceCitation]) -> FileCitation:
-    """Return the annotation of a citation.
-
-    Args:
-        citation: With the offsets of ``[n]`` in the text that the client gets.
-        sources: In the order of their labels.
-    """
+    """Return the annotation of a citation, which has the offsets of ``[n]`` in the text of the client."""
     source = sources[citation.source_number - 1]
     return FileCitation(
         file_id=prefixed(FILE, source.document_id),

@@ -216,11 +216,6 @@ async def resolve_references(
     Vercel's AI SDK sends references for the items of earlier steps, unless ``store`` is false. Searches are
     no part of a conversation, so a reference to one is not looked up.
 
-    Args:
-        tenant: The caller's.
-        items: Input of a request.
-        credential: The caller's, whose responses may be referenced.
-
     Raises:
         InvalidInputError: There are too many, or an item is not stored with a response of this credential.
     """

@@ -109,11 +109,7 @@ async def retrieve_response(
 
 
 async def _unfinished(tenant: TenantServices, query_id: UUID, conversation_id: UUID) -> ResponseBody:
-    """Return a stored response that failed or ran out of time, of which only the query log has a record.
-
-    Raises:
-        NotFoundError: There is none, or its conversation was deleted.
-    """
+    """Return a stored response that failed or ran out of time, of which only the query log has a record."""
     log = await tenant.query_logs.find_by_id(query_id)
     is_kept = log is not None and log.conversation_id == conversation_id and log.outcome in _UNFINISHED
     if log is None or not is_kept or await tenant.conversations.find_by_id(conversation_id) is None:
@@ -160,11 +156,7 @@ async def delete_response(response_id: str, tenant: Tenant) -> ResponseDeleted:
 async def _exchange(
     tenant: TenantServices, response_id: str
 ) -> tuple[UUID, UUID, Sequence[ConversationMessage]]:
-    """Return the ids of the query and its conversation, and query and answer after the message before them.
-
-    Raises:
-        NotFoundError: There is no such stored response.
-    """
+    """Return the ids of query and conversation, and the last messages: query and answer, and one before."""
     query_id, conversation_id = _ids(response_id)
     exchange = await tenant.conversations.exchange(conversation_id, query_id)
     if len(exchange) < 2:
