@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -14,14 +15,14 @@ from starlette.testclient import TestClient
 
 from vectorforge import api
 from vectorforge.api.app import create_app
-from vectorforge.api.routers import ROUTERS, Routers, load_router
+from vectorforge.api.routers import ROUTERS, Routers
 from vectorforge.bootstrap.application import Application
 from vectorforge.config import DatabaseSettings, ServerSettings, VectorForgeConfig
 
 
 def _routes() -> Iterator[tuple[str, str]]:
     for name in ROUTERS:
-        for route in load_router(name).router.routes:
+        for route in import_module(name).router.routes:
             yield name, route.path
 
 

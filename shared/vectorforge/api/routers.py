@@ -6,7 +6,6 @@ Lambda function that answers queries starts without the models of the others.
 
 from collections.abc import Mapping
 from importlib import import_module
-from types import ModuleType
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import iter_route_contexts
@@ -47,7 +46,7 @@ ROUTERS: Mapping[str, tuple[str, ...]] = {
     "vectorforge.api.native.statistics": ("/v1/cache", "/v1/stats", "/metrics"),
     "vectorforge.api.admin.keys": ("/v1/keys",),
 }
-"""Path prefixes of each module's routes, in whole segments; "*" is any one segment.
+"""Path prefixes of the routes of each module's ``router``, in whole segments; "*" is any one segment.
 
 No two modules have routes with the same path and method, so the order of inclusion has no effect.
 """
@@ -57,11 +56,6 @@ _MAX_SEEN_PATHS = 100
 
 QUERY_ROUTERS = ("vectorforge.api.native.rag",)
 """Routers that a function includes before its first event, where start time is cheaper than answer time."""
-
-
-def load_router(name: str) -> ModuleType:
-    """Import a module of ``ROUTERS``; its ``router`` has the routes."""
-    return import_module(name)
 
 
 class Routers:
@@ -85,7 +79,7 @@ class Routers:
         """
         for name in names:
             if name in self._pending:
-                router = load_router(name).router
+                router = import_module(name).router
                 _check_scopes(router)
                 # include_router would build each route's models a second time, at its first request.
                 self._app.router.routes.extend(router.routes)

@@ -13,7 +13,7 @@ from tests.integration.openai_responses.test_response_output import CALLS, STREA
 from tests.support.http.live_api import LiveApi
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import FinishWord, Reply
-from vectorforge.api.openai.responses.objects import ResponseIds
+from vectorforge.api.openai.ids import parse_response_id
 
 
 @STREAMED
@@ -58,7 +58,7 @@ async def test_canceled_stream_leaves_no_conversation(
     vendor.script(Reply(texts=("Two hours [Source 1]. ", "And"), ending="stall"))
     stream: Any = await client.responses.create(model=MODEL, input=ASKED, store=True, stream=True)
     begun = (await anext(aiter(stream))).response
-    query_id, conversation_id = ResponseIds.parse(begun.id)
+    query_id, conversation_id = parse_response_id(begun.id)
     async with api.client(tenant) as native, asyncio.timeout(20):
         (conversation,) = (await native.get("/v1/conversations")).json()["conversations"]
         assert conversation["id"] == str(conversation_id)

@@ -21,6 +21,7 @@ VECTOR_STORE: Final = "vs_"
 FILE: Final = "file-"
 FILE_BATCH: Final = "vsfb_"
 CONVERSATION: Final = "conv_"
+RESPONSE: Final = "resp_"
 MAX_CURSOR_PAGE = 100
 
 _VECTOR_STORE_ID = re.compile(rf"{VECTOR_STORE}[0-9a-f]{{32}}")
@@ -34,6 +35,27 @@ def prefixed(prefix: str, id_: UUID) -> str:
 def parse_id(prefix: str, text: str) -> UUID | None:
     """Return the id of a text with or without its prefix; None if it is none."""
     return as_uuid(text.removeprefix(prefix))
+
+
+def response_key(query_id: UUID, conversation_id: UUID | None) -> str:
+    """Return what the ids of a response and its items share: its query and, if stored, its conversation."""
+    return query_id.hex + (conversation_id.hex if conversation_id else "")
+
+
+def parse_response_id(response_id: str) -> tuple[UUID, UUID]:
+    """Return query and conversation of a stored response.
+
+    Raises:
+        InvalidInputError: The response was not stored, or the id is malformed.
+    """
+    ids = response_id.removeprefix(RESPONSE)
+    try:
+        return UUID(ids[:32]), UUID(ids[32:])
+    except ValueError:
+        raise InvalidInputError(
+            "This response was not stored: use `store: true`, or send the conversation in `input`.",
+            field="previous_response_id",
+        ) from None
 
 
 def collection_reference(vector_store_id: str) -> str:

@@ -16,12 +16,9 @@ from vectorforge.api.error_schemas import openai_problems
 from vectorforge.api.openai.chat_schemas import Annotation, UrlCitation
 from vectorforge.api.openai.labels import without_sources_footer
 from vectorforge.api.openai.request_schemas import MAX_TEXT_CHARS, ClientMessage, ContentPart, OpenAIBody
-from vectorforge.api.querying import (
-    find_collection,
-    requested_collection,
-)
+from vectorforge.api.querying import find_collection, requested_collection
 from vectorforge.api.schemas import MAX_NAME_CHARS
-from vectorforge.bootstrap import Application, TenantServices
+from vectorforge.bootstrap import Application
 from vectorforge.errors import AnsweringModelNotFoundError, InvalidInputError
 from vectorforge.llm.tools import ToolCall
 from vectorforge.pipeline.presets import DEFAULT_COLLECTION, DOCRAG, RAG_QUERY, VECTORFORGE, Preset
@@ -94,18 +91,6 @@ def answering_collection(application: Application, requested: RequestedModel) ->
     )
 
 
-async def list_models(tenant: TenantServices) -> list[ModelBody]:
-    """Return one model for each collection that needs nothing but a query.
-
-    The other presets of a collection, and presets alone, are valid names of the same documents, which only
-    lengthen the menus of clients.
-    """
-    collections = [c for c in await tenant.collections.list() if not c.by_profile]
-    return [
-        ModelBody.of(model_name(VECTORFORGE.name, collection.name), collection) for collection in collections
-    ]
-
-
 RefusedOptions: TypeAlias = Mapping[str, tuple[Callable[[Any], bool], str]]
 """Field -> whether its value is rejected, and the reason."""
 
@@ -127,7 +112,9 @@ router = APIRouter(prefix="/v1/models", tags=["openai"])
 @router.get("", responses=openai_problems())
 async def list_answering_models(tenant: Tenant) -> ModelList:
     """List the collections that can be queried, each as one model."""
-    return ModelList(data=await list_models(tenant))
+    # Other presets of a collection, and presets alone, are valid names, too: they would lengthen menus only.
+    collections = [c for c in await tenant.collections.list() if not c.by_profile]
+    return ModelList(data=[ModelBody.of(model_name(VECTORFORGE.name, c.name), c) for c in collections])
 
 
 @router.get("/{model:path}", responses=openai_problems(404))

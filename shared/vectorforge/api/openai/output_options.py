@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, Field
 
-from vectorforge.api.openai.request_schemas import MAX_TEXT_CHARS
+from vectorforge.api.openai.request_schemas import MAX_TEXT_CHARS, OneOrMoreTexts
 from vectorforge.bootstrap import Application
 from vectorforge.errors import InvalidInputError
 from vectorforge.llm.tools import NamedTool, ToolChoice, ToolDefinition
@@ -21,9 +21,7 @@ MAX_TOOL_CHARS = 128_000
 StopSequences = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=256)]],
     Field(max_length=4),
-    BeforeValidator(
-        lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=str | list[str]
-    ),
+    OneOrMoreTexts,
 ]
 ToolName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 

@@ -68,11 +68,13 @@ class ContentPart(BaseModel):
     refusal: Text | None = None
 
 
-def _parts(value: Any) -> Any:
-    return [{"type": "text", "text": value}] if isinstance(value, str) else value
-
-
-PartsOfText = BeforeValidator(_parts, json_schema_input_type=Text | list[ContentPart])
+PartsOfText = BeforeValidator(
+    lambda value: [{"type": "text", "text": value}] if isinstance(value, str) else value,
+    json_schema_input_type=Text | list[ContentPart],
+)
+OneOrMoreTexts = BeforeValidator(
+    lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=str | list[str]
+)
 
 
 class CalledFunction(BaseModel):

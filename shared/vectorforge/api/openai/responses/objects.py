@@ -8,7 +8,7 @@ from uuid import UUID
 
 from vectorforge.api.answers import Usage
 from vectorforge.api.openai.chat import own_details
-from vectorforge.api.openai.ids import FILE, prefixed
+from vectorforge.api.openai.ids import FILE, RESPONSE, prefixed, response_key
 from vectorforge.api.openai.labels import rewrite_labels
 from vectorforge.api.openai.responses.schemas import (
     EchoedRequest,
@@ -25,7 +25,6 @@ from vectorforge.api.openai.responses.schemas import (
     ResponseUsage,
 )
 from vectorforge.api.openai.vector_stores.store_schemas import FoundPassage, attributes_of
-from vectorforge.errors import InvalidInputError
 from vectorforge.llm.tools import ToolCall
 from vectorforge.pipeline.step_types import QueryStep
 from vectorforge.pipeline.types import Citation, QueryResult, SourceCitation
@@ -36,38 +35,6 @@ _INCOMPLETE: Mapping[str, Literal["max_output_tokens", "content_filter"]] = {
     "deadline": "max_output_tokens",  # cut off, too
     "content_filter": "content_filter",
 }
-
-
-class ResponseIds:
-    """Names of responses: the query's id and, of a stored response, its conversation's."""
-
-    _PREFIX = "resp_"
-
-    @classmethod
-    def make(cls, query_id: UUID, conversation_id: UUID | None) -> str:
-        """Return the id of a response."""
-        return cls._PREFIX + cls.key(query_id, conversation_id)
-
-    @staticmethod
-    def key(query_id: UUID, conversation_id: UUID | None) -> str:
-        """Return what the ids of a response and its items share."""
-        return query_id.hex + (conversation_id.hex if conversation_id else "")
-
-    @classmethod
-    def parse(cls, response_id: str) -> tuple[UUID, UUID]:
-        """Query and conversation of a stored response.
-
-        Raises:
-            InvalidInputError: The response was not stored, or the id is malformed.
-        """
-        ids = response_id.removeprefix(cls._PREFIX)
-        try:
-            return UUID(ids[:32]), UUID(ids[32:])
-        except ValueError:
-            raise InvalidInputError(
-                "This response was not stored: use `store: true`, or send the conversation in `input`.",
-                field="previous_response_id",
-            ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +77,7 @@ class ResponseParts:
     @property
     def _key(self) -> str:
         """Query and, of a stored response, conversation: items can be found by it."""
-        return ResponseIds.key(self.query_id, self.wanted.conversation_id)
+        return response_key(self.query_id, self.wanted.conversation_id)
 
     def search(
         self,
@@ -193,7 +160,7 @@ class ResponseParts:
     def _response(self, status: Any, output: Sequence[Any], **values: Any) -> ResponseBody:
         absent = dict.fromkeys(("completed_at", "error", "incomplete_details", "usage", "vectorforge"))
         return ResponseBody(
-            id=ResponseIds.make(self.query_id, self.wanted.conversation_id),
+            id=f"{RESPONSE}{self._key}",
             created_at=self.created_at,
             status=status,
             output=list(output),

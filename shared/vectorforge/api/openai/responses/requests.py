@@ -87,10 +87,6 @@ class ConversationObject(OpenAIBody):
     id: ConversationId
 
 
-def _items(value: Any) -> Any:
-    return [{"role": "user", "content": value}] if isinstance(value, str) else value
-
-
 _Conversation = Annotated[
     ConversationObject,
     BeforeValidator(
@@ -125,7 +121,10 @@ class ResponseRequest(RetrievalOptions):
     input: Annotated[
         list[InputItem],
         Field(min_length=1, max_length=MAX_CLIENT_MESSAGES),
-        BeforeValidator(_items, json_schema_input_type=str | list[InputItem]),
+        BeforeValidator(
+            lambda value: [{"role": "user", "content": value}] if isinstance(value, str) else value,
+            json_schema_input_type=str | list[InputItem],
+        ),
     ] = Field(description="The question, or messages, the oldest first.")
     instructions: Annotated[str, Field(max_length=MAX_TEXT_CHARS)] | None = Field(
         default=None, description="In addition to the prompt with the passages."

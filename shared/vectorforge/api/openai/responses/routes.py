@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 
 from vectorforge.api.dependencies import ApplicationDep, Tenant, principal_of
 from vectorforge.api.error_schemas import openai_problems
-from vectorforge.api.openai.ids import CONVERSATION, collection_reference, prefixed
+from vectorforge.api.openai.ids import CONVERSATION, collection_reference, parse_response_id, prefixed
 from vectorforge.api.openai.models import (
     Conversation,
     RefusedOptions,
@@ -21,7 +21,7 @@ from vectorforge.api.openai.models import (
 from vectorforge.api.openai.output_options import check_output
 from vectorforge.api.openai.request_schemas import CalledFunction, CalledTool, ClientMessage
 from vectorforge.api.openai.responses.events import EVENT_TYPES, ResponseEventEncoder
-from vectorforge.api.openai.responses.objects import ResponseFormat, ResponseIds, whole_response
+from vectorforge.api.openai.responses.objects import ResponseFormat, whole_response
 from vectorforge.api.openai.responses.requests import (
     FILE_SEARCH,
     InputItem,
@@ -155,7 +155,7 @@ async def find_stored_conversation(
         )
     if body.previous_response_id is None:
         return body.conversation.id if body.conversation else body.conversation_id
-    query_id, conversation_id = ResponseIds.parse(body.previous_response_id)
+    query_id, conversation_id = parse_response_id(body.previous_response_id)
     last = await tenant.conversations.last_messages(conversation_id, 1, with_details=True)
     if not last or last[0].query_id != query_id:
         raise InvalidInputError(
@@ -230,7 +230,8 @@ async def create_response(
         history=conversation.history,
         following=conversation.following,
     )
-    check_config(application, config, {"max_tokens": "max_output_tokens", "top_k": _top_k_field(body)})
+    top_k_field = "tools" if body.file_search and body.top_k is None else "top_k"
+    check_config(application, config, {"max_tokens": "max_output_tokens", "top_k": top_k_field})
     check_output(application, config, requested.preset, format_field="text")
     if config.has_tools and (conversation_id is not None or (body.store and config.search_tool)):
         field = "tools" if config.search_tool is None else "retrieval"
@@ -253,10 +254,6 @@ async def create_response(
         return await query.answer(
             lambda result: whole_response(result, wanted), stream=body.stream, encoder=encoder
         )
-
-
-def _top_k_field(body: ResponseRequest) -> str:
-    return "tools" if body.file_search and body.top_k is None else "top_k"
 
 
 def _echo(body: ResponseRequest, config: QueryConfig, conversation_id: UUID | None) -> EchoedRequest:

@@ -7,10 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
 
-from vectorforge.api.openai.request_schemas import (
-    JsonDetails,
-    OwnDetails,
-)
+from vectorforge.api.openai.request_schemas import JsonDetails, OwnDetails
 from vectorforge.api.openai.vector_stores.store_schemas import FoundPassage
 from vectorforge.api.schemas import Locations, LocationText
 from vectorforge.pipeline.types import CitationVerdict

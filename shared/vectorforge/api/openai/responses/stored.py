@@ -12,10 +12,10 @@ from pydantic import BaseModel
 
 from vectorforge.api.dependencies import Tenant
 from vectorforge.api.error_schemas import openai_problems
-from vectorforge.api.openai.ids import CONVERSATION, prefixed
+from vectorforge.api.openai.ids import CONVERSATION, RESPONSE, parse_response_id, prefixed, response_key
 from vectorforge.api.openai.labels import rewrite_labels
 from vectorforge.api.openai.models import model_name
-from vectorforge.api.openai.responses.objects import ResponseFormat, ResponseIds, ResponseParts, file_citation
+from vectorforge.api.openai.responses.objects import ResponseFormat, ResponseParts, file_citation
 from vectorforge.api.openai.responses.schemas import (
     EchoedRequest,
     FileCitation,
@@ -113,7 +113,7 @@ async def _unfinished(tenant: TenantServices, query_id: UUID, conversation_id: U
     log = await tenant.query_logs.find_by_id(query_id)
     is_kept = log is not None and log.conversation_id == conversation_id and log.outcome in _UNFINISHED
     if log is None or not is_kept or await tenant.conversations.find_by_id(conversation_id) is None:
-        raise _not_found(ResponseIds.make(query_id, conversation_id))
+        raise _not_found(RESPONSE + response_key(query_id, conversation_id))
     echo = await _echo(tenant, log, conversation_id, None)
     wanted = ResponseFormat(log.query_text, echo, conversation_id)
     parts = ResponseParts(wanted, query_id, created_at=unix_time(log.created_at))
@@ -150,7 +150,7 @@ async def delete_response(response_id: str, tenant: Tenant) -> ResponseDeleted:
     query_id, conversation_id, _ = await _exchange(tenant, response_id)
     if not await tenant.conversations.delete_exchange(conversation_id, query_id):
         raise NotFoundError(f"Response {response_id} not found")
-    return ResponseDeleted(id=ResponseIds.make(query_id, conversation_id))
+    return ResponseDeleted(id=RESPONSE + response_key(query_id, conversation_id))
 
 
 async def _exchange(
@@ -166,7 +166,7 @@ async def _exchange(
 
 def _ids(response_id: str) -> tuple[UUID, UUID]:
     try:
-        return ResponseIds.parse(response_id)
+        return parse_response_id(response_id)
     except InvalidInputError:
         raise _not_found(response_id) from None
 
@@ -192,7 +192,7 @@ async def _echo(
         tools=[],
         tool_choice="auto",
         parallel_tool_calls=True,
-        previous_response_id=ResponseIds.make(previous, conversation_id) if previous else None,
+        previous_response_id=RESPONSE + response_key(previous, conversation_id) if previous else None,
         conversation=ResponseConversation(id=prefixed(CONVERSATION, conversation_id)),
         store=True,
     )

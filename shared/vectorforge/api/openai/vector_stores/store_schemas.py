@@ -9,19 +9,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    Field,
-    StringConstraints,
-)
+from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 
 from vectorforge.api.native.search import SEARCH_DEGRADED
 from vectorforge.api.openai.ids import FILE, VECTOR_STORE, prefixed
 from vectorforge.api.openai.request_schemas import (
     MAX_RESULTS,
     AttributeFilter,
+    OneOrMoreTexts,
     OpenAIBody,
     RankingOptions,
     unsupported,
@@ -162,17 +157,13 @@ class VectorStoreUpdate(OpenAIBody):
     expires_after: _Expiry | None = None
 
 
-def _listed(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 class VectorStoreSearchRequest(OpenAIBody, SearchOptions):
     """A search without an answer."""
 
     query: Annotated[
         list[Annotated[str, Field(max_length=MAX_QUERY_CHARS)]],
         Field(min_length=1, max_length=MAX_QUERIES),
-        BeforeValidator(_listed, json_schema_input_type=str | list[str]),
+        OneOrMoreTexts,
     ] = Field(
         description="A question, or several: each is searched for, and a passage has the best of its scores."
     )
