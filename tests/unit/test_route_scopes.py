@@ -1,4 +1,4 @@
-"""The indexed scope of a path equals the result of matching every route's pattern."""
+"""The scope of a path equals the result of matching every route's pattern."""
 
 from typing import Any
 from urllib.parse import quote, unquote
@@ -35,7 +35,7 @@ def matched(method: str, path: str) -> Scope | None:
     st.lists(st.sampled_from([*LITERALS, "x", "a b", "x\n", "..", "%2f"]), max_size=6),
     ENDS,
 )
-def test_scope_index_matches_all_patterns(method: str, segments: list[str], end: str) -> None:
+def test_scope_matches_all_patterns(method: str, segments: list[str], end: str) -> None:
     for path in ("/" + "/".join(segments) + end, "/v1/" + "/".join(segments) + end):
         exact = required_scope(method, path)
         assert exact is matched(method, path), path

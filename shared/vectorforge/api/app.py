@@ -23,7 +23,7 @@ from vectorforge.api.middleware.context import (
     ScopeGuard,
     TimeLimit,
 )
-from vectorforge.api.middleware.guards import BodyLimit, LocalGuard, OriginCheck, ReadingPace
+from vectorforge.api.middleware.guards import BodyLimit, LocalGuard, ReadingPace
 from vectorforge.api.problems import install_problem_handlers
 from vectorforge.api.routers import Routers
 from vectorforge.config import ServerSettings
@@ -98,7 +98,7 @@ def create_app(application: "Application", *, open_on_demand: bool = False) -> F
     authenticator = _authenticator(application, issued, gateway_keys)
     app.add_middleware(Authentication, authenticator=authenticator)
     app.add_middleware(BodyLimit, max_bytes=server.max_body_bytes, timeout_s=server.body_timeout_s)
-    origins = OriginCheck(server.cors_origins) if server.auth == "local" else None
+    origins = server.cors_origins if server.auth == "local" else None
     app.add_middleware(LocalGuard, allowed_hosts=server.allowed_hosts, origins=origins)
     if open_on_demand:
         app.add_middleware(TimeLimit)

@@ -18,8 +18,13 @@ from vectorforge.api.answers import (
     numbered_sources,
 )
 from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.error_schemas import ANSWER_PROBLEMS
-from vectorforge.api.querying import QueryRoute, SurfaceQuery, check_config, requested_collection
+from vectorforge.api.querying import (
+    QueryRoute,
+    SurfaceQuery,
+    answer_responses,
+    check_config,
+    requested_collection,
+)
 from vectorforge.api.schemas import (
     NO_SETTINGS,
     CollectionReference,
@@ -29,12 +34,12 @@ from vectorforge.api.schemas import (
     Temperature,
     given,
 )
-from vectorforge.api.streaming.sse import event_stream_content
 from vectorforge.pipeline.presets import DEFAULT_COLLECTION, DOCRAG, history_of
 from vectorforge.pipeline.types import QueryConfig
 from vectorforge.pipeline.variants import Variant
 
 MAX_EXCHANGES = 50
+_NAMES = {"top_k": "n_results", "llm_provider": "provider", "llm_model": "model"}
 
 
 class Exchange(BaseModel):
@@ -64,10 +69,7 @@ class DocRagQueryRequest(QueryRequest):
 
     def config(self, variant: Variant | None = None) -> QueryConfig:
         """Return the query settings: explicit fields of the request override the variant."""
-        explicit = given(self, but={"collection", "conversation_history", *NO_SETTINGS})
-        for own, field in (("n_results", "top_k"), ("provider", "llm_provider"), ("model", "llm_model")):
-            if own in explicit:
-                explicit[field] = explicit.pop(own)
+        explicit = given(self, but={"collection", "conversation_history", *NO_SETTINGS}, names=_NAMES)
         exchanges = [(e.user_query, e.ai_response) for e in self.conversation_history or ()]
         return DOCRAG.config(variant, **explicit, history=history_of(exchanges))
 
@@ -114,22 +116,14 @@ router = APIRouter(prefix="/v1", tags=["query"], route_class=QueryRoute)
 
 
 @router.post(
-    "/docrag/query",
-    response_model=DocRagQueryResponse | DryRunResponse,
-    responses={
-        200: {
-            "description": "The answer: JSON, or with `stream: true` server-sent events.",
-            "content": event_stream_content(),
-        },
-        **ANSWER_PROBLEMS,
-    },
+    "/docrag/query", response_model=DocRagQueryResponse | DryRunResponse, responses=answer_responses()
 )
 async def docrag_query(
     request: Request, body: DocRagQueryRequest, application: ApplicationDep, tenant: Tenant
 ) -> Response | DocRagQueryResponse | DryRunResponse:
     """Answer a query from documentation. The model returns JSON; a stream has its answer as text."""
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
-    check_config(application, config, {"top_k": "n_results", "llm_provider": "provider"})
+    check_config(application, config, _NAMES)
     collection = requested_collection(application, body.collection, preferred=DEFAULT_COLLECTION)
     query = SurfaceQuery(request, body.query, collection, config)
     if body.dry_run:

@@ -14,9 +14,8 @@ from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant,
 from vectorforge.api.error_schemas import ANSWER_PROBLEMS, problems
 from vectorforge.api.native.rag import CollectionQueryRequest, CollectionQueryResponse
 from vectorforge.api.native.search import SearchResult
-from vectorforge.api.querying import QueryRoute, SurfaceQuery, check_config
+from vectorforge.api.querying import QueryRoute, SurfaceQuery, answer_responses, check_config
 from vectorforge.api.schemas import MAX_QUERY_CHARS, Body, Filters, Metadata, RequestBody
-from vectorforge.api.streaming.sse import event_stream_content
 from vectorforge.bootstrap import TenantServices
 from vectorforge.erasure.repo import Subject
 from vectorforge.errors import InvalidInputError
@@ -231,7 +230,7 @@ async def ingest_document(
     return await ProfileResult.of_tenant(tenant, done)
 
 
-@router.post("/search", responses=problems(404, 409, 413, 415, 429, 502, 504))
+@router.post("/search", responses=ANSWER_PROBLEMS)
 async def search_profile(
     request: Request,
     profile_id: ProfileInPath,
@@ -283,13 +282,7 @@ router.add_api_route(
     query_profile,
     methods=["POST"],
     response_model=CollectionQueryResponse | DryRunResponse,
-    responses={
-        200: {
-            "description": "The answer: JSON, or with `stream: true` server-sent events.",
-            "content": event_stream_content(),
-        },
-        **ANSWER_PROBLEMS,
-    },
+    responses=answer_responses(),
     route_class_override=QueryRoute,
 )
 

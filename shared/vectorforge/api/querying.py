@@ -20,8 +20,9 @@ from vectorforge.api.dependencies import (
     deadline_of,
     tenant_services_of,
 )
+from vectorforge.api.error_schemas import ANSWER_PROBLEMS
 from vectorforge.api.request_state import STORED_RESPONSE_KEY, RequestState
-from vectorforge.api.streaming.sse import EventEncoder, QueryEventEncoder
+from vectorforge.api.streaming.sse import EventEncoder, QueryEventEncoder, event_stream_content
 from vectorforge.api.streaming.stream import OpenedQuery, QueryEventResponse, cancelled_on_disconnect
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.deadline import Deadline, off_event_loop
@@ -66,6 +67,12 @@ class QueryRoute(APIRoute):
             return IdempotentResponse(request, body, answer)
 
         return handle
+
+
+def answer_responses(dry_run: str = "") -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI responses of a route that answers as JSON or in native events."""
+    description = f"The answer: JSON, or with `stream: true` server-sent events.{dry_run}"
+    return {200: {"description": description, "content": event_stream_content()}, **ANSWER_PROBLEMS}
 
 
 async def find_collection(

@@ -6,7 +6,6 @@ Middleware fills the state in; routes and error responses read it. A route must 
 
 import re
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -137,31 +136,12 @@ ROUTES: Mapping[Scope, tuple[str, ...]] = {
 """Method and path of each route by what it needs, the paths as the routes have them."""
 
 _SCOPES: Mapping[str, Scope] = {route: scope for scope, routes in ROUTES.items() for route in routes}
-_FIRST_SEGMENTS = 2
-"""Leading segments without parameters in all routes; with the number of slashes they index the patterns."""
-
-
-def _indexed() -> Mapping[tuple[str, str, int | None], Sequence[tuple[re.Pattern[str], Scope]]]:
-    """Index the patterns of all routes; the number of slashes is None for ``:path`` parameters.
-
-    Routes without parameters are included, because the router's patterns allow a newline at the end.
-    """
-    index = defaultdict[tuple[str, str, int | None], list[tuple[re.Pattern[str], Scope]]](list)
-    for route, scope in _SCOPES.items():
-        method, path = route.split(" ", 1)
-        if "{" in (start := _start_of(path)):
-            raise ValueError(f"{route} has a parameter among its first {_FIRST_SEGMENTS} segments")
-        slashes = None if ":path}" in path else path.count("/")
-        # Paths are matched as the router does it, so that the two never see different routes.
-        index[method, start, slashes].append((compile_path(path)[0], scope))
-    return dict(index)
-
-
-def _start_of(path: str) -> str:
-    return "/".join(path.split("/", _FIRST_SEGMENTS + 1)[: _FIRST_SEGMENTS + 1])
-
-
-_PATTERNS = _indexed()
+_PATTERNS: Sequence[tuple[str, re.Pattern[str], Scope]] = [
+    (method, compile_path(path)[0], scope)
+    for route, scope in _SCOPES.items()
+    for method, path in [route.split(" ", 1)]
+]
+"""Paths are matched as the router does it, so that the two never see different routes."""
 
 
 def required_scope(method: str, path: str) -> Scope | None:
@@ -173,13 +153,7 @@ def required_scope(method: str, path: str) -> Scope | None:
     exact = _SCOPES.get(f"{method} {path}")
     if exact is not None:
         return exact
-    start = _start_of(path.removesuffix("\n"))
-    scopes = [
-        scope
-        for slashes in (path.count("/"), None)
-        for pattern, scope in _PATTERNS.get((method, start, slashes), ())
-        if pattern.match(path)
-    ]
+    scopes = [scope for known, pattern, scope in _PATTERNS if known == method and pattern.match(path)]
     return max(scopes, key=lambda scope: len(scope.included), default=None)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
@@ -281,12 +282,19 @@ class QueryRequest(RequestBody, QueryOptions):
     )
 
 
-def given(body: RequestBody, *, but: AbstractSet[str] = frozenset()) -> dict[str, Any]:
+def given(
+    body: RequestBody, *, but: AbstractSet[str] = frozenset(), names: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Return the explicit settings of a request, which override a variant; omitted fields are left out.
 
-    ``but`` are fields that are not settings, besides the query, its messages and the variant.
+    ``but`` are fields that are not settings, besides the query, its messages and the variant. ``names`` maps
+    a field of ``QueryConfig`` to its name in the request.
     """
-    return body.model_dump(exclude_unset=True, exclude={"query", "messages", "variant", *but})
+    settings = body.model_dump(exclude_unset=True, exclude={"query", "messages", "variant", *but})
+    for name, own in (names or {}).items():
+        if own in settings:
+            settings[name] = settings.pop(own)
+    return settings
 
 
 def history(messages: list[ChatMessage] | None) -> tuple[HistoryMessage, ...]:

@@ -226,24 +226,8 @@ class RAGEngine:
             logger.warning("Answered with the fixed text: %s", exc.message)
             return responses.unavailable(time.perf_counter() - started)
 
-    def assess_response_quality(
-        self, query: str, response: Mapping[str, Any], chunks: Iterable[Mapping[str, Any]]
-    ) -> dict[str, Any]:
-        """Rate an answer by its words, without a model; a heuristic.
-
-        Returns:
-            ``relevance_score`` (share of the answer's words in the chunks, 0 to 1; 0 for an empty
-            answer; a warning is logged below 0.3), ``completeness_score`` (share of the query's content words
-            that the chunks hold and the answer takes up, 0 to 1) and ``accuracy_indicators``
-            ("sources_provided", "examples_provided").
-        """
-        return responses.assess_response_quality(query, response, chunks)
-
-    def track_query_analytics(
-        self, query: str, response: Mapping[str, Any], processing_time: float
-    ) -> dict[str, Any]:
-        """Log sizes and qualities of an answer without its text, as is done for every answer."""
-        return responses.log_analytics(query, response, processing_time)
+    assess_response_quality = staticmethod(responses.assess_response_quality)
+    track_query_analytics = staticmethod(responses.track_query_analytics)
 
     def get_rag_performance_stats(self) -> dict[str, Any]:
         """Return statistics of the collection and of its queries since midnight, UTC."""

@@ -132,7 +132,14 @@ def as_chunk(chunk: RetrievedChunk) -> dict[str, Any]:
 def assess_response_quality(
     query: str, response: Mapping[str, Any], chunks: Iterable[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Judge an answer by its words; see ``RAGEngine.assess_response_quality``."""
+    """Rate an answer by its words, without a model; a heuristic.
+
+    Returns:
+        ``relevance_score`` (share of the answer's words in the chunks, 0 to 1; 0 for an empty answer; a
+        warning is logged below 0.3), ``completeness_score`` (share of the query's content words that the
+        chunks hold and the answer takes up, 0 to 1) and ``accuracy_indicators`` ("sources_provided",
+        "examples_provided").
+    """
     answer, texts = response.get("answer") or "", [chunk.get("content") or "" for chunk in chunks]
     share = relevance(answer, texts)
     if share < LOW_RELEVANCE:
@@ -159,8 +166,8 @@ def _as_quality(result: QueryResult, structured: StructuredAnswer) -> dict[str, 
     }
 
 
-def log_analytics(query: str, response: Mapping[str, Any], processing_time: float) -> dict[str, Any]:
-    """Log sizes and qualities of a query and its seconds, without its text, and return them."""
+def track_query_analytics(query: str, response: Mapping[str, Any], processing_time: float) -> dict[str, Any]:
+    """Log sizes and qualities of an answer and its seconds, without its text, and return them."""
     analytics = {
         "query_length": len(query),
         "response_length": len(response.get("answer", "")),

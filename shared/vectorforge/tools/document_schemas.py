@@ -109,10 +109,12 @@ class FindArguments(_OfDocument):
 class ListedCollection(BaseModel):
     """A collection."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     name: str
     id: UUID
-    documents: int
-    passages: int
+    documents: int = Field(validation_alias="document_count")
+    passages: int = Field(validation_alias="chunk_count")
 
 
 class CollectionsResult(BaseModel):
@@ -125,7 +127,9 @@ class CollectionsResult(BaseModel):
 class ListedDocument(BaseModel):
     """A document without its text."""
 
-    document_id: UUID
+    model_config = ConfigDict(from_attributes=True)
+
+    document_id: UUID = Field(validation_alias="id")
     source: str = Field(description="Path, address or key of the document.")
     title: str | None
     media_type: str

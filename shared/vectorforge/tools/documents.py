@@ -82,13 +82,7 @@ class DocumentTools:
         every = await self.collections.list()
         page = every[arguments.offset : arguments.offset + arguments.limit]
         return CollectionsResult(
-            collections=[
-                ListedCollection(
-                    name=its.name, id=its.id, documents=its.document_count, passages=its.chunk_count
-                )
-                for its in page
-            ],
-            total=len(every),
+            collections=[ListedCollection.model_validate(its) for its in page], total=len(every)
         )
 
     async def list_documents(self, arguments: ListDocumentsArguments) -> DocumentsResult:
@@ -103,9 +97,8 @@ class DocumentTools:
         documents, total = await self.documents.list(
             collection.id, limit=arguments.limit, offset=arguments.offset, condition=condition
         )
-        return DocumentsResult(
-            collection=collection.name, documents=[_listed(document) for document in documents], total=total
-        )
+        listed = [ListedDocument.model_validate(document) for document in documents]
+        return DocumentsResult(collection=collection.name, documents=listed, total=total)
 
     async def read_document(self, arguments: ReadArguments) -> ReadResult:
         """Return a part of a document's text: from a character, or a page's or a section's.
@@ -201,18 +194,6 @@ class DocumentTools:
                 raise NotFoundError(f"No heading contains these words; the document has {known}.")
             return found
         return 0, document.size_chars
-
-
-def _listed(document: Document) -> ListedDocument:
-    return ListedDocument(
-        document_id=document.id,
-        source=document.source,
-        title=document.title,
-        media_type=document.media_type,
-        size_chars=document.size_chars,
-        updated_at=document.updated_at,
-        metadata=dict(document.metadata),
-    )
 
 
 def _unknown(name_or_id: str) -> NotFoundError:

@@ -1,5 +1,6 @@
 """``/v1/collections/{collection_id}/embedding-switch``: change of the embedding model without downtime."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
@@ -17,7 +18,8 @@ from vectorforge.api.dependencies import (
 )
 from vectorforge.api.error_schemas import problems
 from vectorforge.api.schemas import Body, ModelName, ProviderName, RequestBody
-from vectorforge.embedding_switch.repo import EmbeddingSwitch, SwitchState
+from vectorforge.bootstrap import TenantServices
+from vectorforge.embedding_switch.repo import SwitchState
 from vectorforge.evaluation.embedding_gate import MAX_NDCG_LOSS, MAX_QUESTIONS, EmbeddingGate, GateThresholds
 from vectorforge.evaluation.questions import Question, RelevantOrName
 from vectorforge.types import Collection
@@ -178,22 +180,20 @@ async def roll_back(collection: SwitchedCollection, tenant: Tenant) -> SwitchBod
 @router.post("/finish", status_code=202, responses=_STEP_PROBLEMS)
 async def finish_switch(collection: SwitchedCollection, tenant: Tenant) -> SwitchBody:
     """Finish a switched change; the previous model's vectors are deleted in the background."""
-    stored = tenant.model_changes.stored
-    change = await stored.get(collection.id)
-    await stored.finish(collection.id)
-    return await _removing(change, tenant)
+    return await _end(collection, tenant, tenant.model_changes.stored.finish)
 
 
 @router.post("/cancel", status_code=202, responses=_STEP_PROBLEMS)
 async def cancel_switch(collection: SwitchedCollection, tenant: Tenant) -> SwitchBody:
     """Cancel a change before its switch; the new model's vectors are deleted in the background."""
-    stored = tenant.model_changes.stored
-    change = await stored.get(collection.id)
-    await stored.cancel(collection.id)
-    return await _removing(change, tenant)
+    return await _end(collection, tenant, tenant.model_changes.stored.cancel)
 
 
-async def _removing(change: EmbeddingSwitch, tenant: Tenant) -> SwitchBody:
+async def _end(
+    collection: Collection, tenant: TenantServices, end: Callable[[UUID], Awaitable[object]]
+) -> SwitchBody:
     """Return the change as ending, since it may be deleted before it can be read again."""
+    change = await tenant.model_changes.stored.get(collection.id)
+    await end(collection.id)
     await tenant.model_changes.announce()
     return SwitchBody.of(replace(change, state=SwitchState.REMOVING))

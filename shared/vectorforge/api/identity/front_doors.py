@@ -66,16 +66,14 @@ class StoredGatewayKeys:
         Raises:
             GatewayKeysUnavailableError: The map cannot be read or is invalid.
         """
-        async with self._reading:  # one read for many requests
-            if self._is_due():
-                await self._read_again()
+        await self.preload()
         if self._holders is None:
             raise GatewayKeysUnavailableError(_UNAVAILABLE)
         return self._holders.get(key_id)
 
     async def preload(self) -> None:
-        """Read the map in the init phase; requests report failures."""
-        async with self._reading:
+        """Read the map if it is due, as in the init phase; ``find`` reports failures."""
+        async with self._reading:  # one read for many requests
             if self._is_due():
                 await self._read_again()
 

@@ -5,11 +5,10 @@ Results are objects of a published schema for programs, and the same as text for
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, Self
 from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, Field
-from pydantic.json_schema import SkipJsonSchema
 
 from vectorforge.api.answers import CitationBody, StepBody, Usage, link_to
 from vectorforge.api.native.search import SEARCH_DEGRADED
@@ -31,13 +30,12 @@ from vectorforge.pipeline.citations.labels import neutralise_labels
 from vectorforge.pipeline.context import ContextFormat, ContextPayload, cite
 from vectorforge.pipeline.presets import MIN_CONTEXT_CHARS
 from vectorforge.pipeline.types import QueryResult, cited_heading, cited_locations
+from vectorforge.tools.document_schemas import Optional
 from vectorforge.tools.schemas import MAX_CONTEXT_CHARS, MAX_QUERY_CHARS, MAX_TOP_K
 from vectorforge.types import Collection, RetrievedChunk, location_text
 
 CONTEXT_CHARS = 6_000
 """Default characters of a context: about 1,500 tokens."""
-
-T = TypeVar("T")
 
 
 def _object_in_a_text(value: Any) -> Any:
@@ -48,10 +46,6 @@ def _object_in_a_text(value: Any) -> Any:
         except (ValueError, RecursionError):
             return value  # rejected by the next check
     return value
-
-
-# Null selects the default; the schema omits it, since some hosts cannot read a choice of types.
-Optional: TypeAlias = T | SkipJsonSchema[None]
 
 
 class _WhereArguments(RequestBody):

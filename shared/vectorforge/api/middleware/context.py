@@ -262,9 +262,7 @@ class RoutersOnDemand:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] == "http":
-            path = route_path(scope)
-            if path not in self._routers.seen_paths:
-                self._routers.include_for(path)
+            self._routers.include_for(route_path(scope))
         await self.app(scope, receive, send)
 
 

@@ -35,43 +35,40 @@ _WRONG_HOST: Final = "Host not allowed."
 _CROSS_SITE: Final = "Origin not allowed; add it to VECTORFORGE_CORS_ORIGINS."
 
 
-class OriginCheck:
-    """Detects requests sent by pages of other origins than those of ``VECTORFORGE_CORS_ORIGINS``."""
+def is_foreign(scope: Scope, allowed: re.Pattern[str]) -> bool:
+    """Return True if a page of a disallowed origin sent this, except to open a page of this server.
 
-    def __init__(self, allowed: Sequence[str]) -> None:
-        self._allowed = re.compile(origins_pattern(allowed))
-
-    def is_foreign(self, scope: Scope) -> bool:
-        """Return True if a page of a disallowed origin sent this, except to open a page of this server.
-
-        Another port of the same host is another origin, although browsers call it the same site.
-        https://developer.mozilla.org/docs/Web/HTTP/Reference/Headers/Sec-Fetch-Site
-        """
-        headers = Headers(scope=scope)
-        site = headers.get("sec-fetch-site")
-        if site in ("same-origin", "none"):
-            return False
-        if (origin := headers.get("origin")) is not None:
-            own = f"{scope['scheme']}://{headers.get('host', '')}".lower()
-            return origin != own and self._allowed.fullmatch(origin) is None
-        opens_page = (
-            scope["method"] == "GET"
-            and headers.get("sec-fetch-mode") == "navigate"
-            and headers.get("sec-fetch-dest") == "document"
-        )
-        return site is not None and not opens_page
+    Another port of the same host is another origin, although browsers call it the same site.
+    https://developer.mozilla.org/docs/Web/HTTP/Reference/Headers/Sec-Fetch-Site
+    """
+    headers = Headers(scope=scope)
+    site = headers.get("sec-fetch-site")
+    if site in ("same-origin", "none"):
+        return False
+    if (origin := headers.get("origin")) is not None:
+        own = f"{scope['scheme']}://{headers.get('host', '')}".lower()
+        return origin != own and allowed.fullmatch(origin) is None
+    opens_page = (
+        scope["method"] == "GET"
+        and headers.get("sec-fetch-mode") == "navigate"
+        and headers.get("sec-fetch-dest") == "document"
+    )
+    return site is not None and not opens_page
 
 
 class LocalGuard:
     """Rejects unknown host names (DNS rebinding) and, in local mode, requests of pages of other origins.
 
-    Empty ``allowed_hosts`` allow any host, and None as ``origins`` any page.
+    Empty ``allowed_hosts`` allow any host. ``origins`` are those whose pages may send requests, as in
+    ``VECTORFORGE_CORS_ORIGINS``; None allows any page.
     """
 
-    def __init__(self, app: ASGIApp, *, allowed_hosts: Collection[str], origins: OriginCheck | None) -> None:
+    def __init__(
+        self, app: ASGIApp, *, allowed_hosts: Collection[str], origins: Sequence[str] | None
+    ) -> None:
         self.app = app
         self._hosts = {host.lower() for host in allowed_hosts}
-        self._origins = origins
+        self._allowed = None if origins is None else re.compile(origins_pattern(origins))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -82,7 +79,7 @@ class LocalGuard:
         host = _host_name(Headers(scope=scope).get("host", ""))
         if self._hosts and "*" not in self._hosts and host not in self._hosts:
             response = http_problem(421, _WRONG_HOST, state=state, code="wrong_host")
-        elif self._origins is not None and self._origins.is_foreign(scope):
+        elif self._allowed is not None and is_foreign(scope, self._allowed):
             response = http_problem(403, _CROSS_SITE, state=state, code="cross_site")
         else:
             await self.app(scope, receive, send)

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable
 from typing import Any
 
 from fastapi import Request
@@ -12,7 +12,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 
-from vectorforge.api.native.document_schemas import MAX_SOURCE_CHARS, DocumentsRequest, NewDocument
+from vectorforge.api.native.document_schemas import MAX_SOURCE_CHARS, DocumentsRequest
 from vectorforge.api.schemas import MAX_METADATA_BYTES, storable
 from vectorforge.config import IngestionSettings
 from vectorforge.db.repositories.job_types import NewJobItem
@@ -179,7 +179,10 @@ def _items_of_json(body: DocumentsRequest, settings: IngestionSettings) -> list[
     limit = settings.max_documents_per_request
     if len(body.documents) > limit:
         raise InvalidInputError(f"At most {limit} documents are allowed in one request.", field="documents")
-    _check_sizes(body.documents, settings.max_document_bytes)
+    largest = settings.max_document_bytes
+    for document in body.documents:
+        if len(document.text.encode()) > largest:
+            raise HTTPException(413, f"{document.source!r} is larger than {largest} bytes ({_SIZE_SETTING}).")
     _check_sources((document.source for document in body.documents), field="documents")
     return [
         NewJobItem(
@@ -191,9 +194,3 @@ def _items_of_json(body: DocumentsRequest, settings: IngestionSettings) -> list[
         )
         for document in body.documents
     ]
-
-
-def _check_sizes(documents: Sequence[NewDocument], limit: int) -> None:
-    for document in documents:
-        if len(document.text.encode()) > limit:
-            raise HTTPException(413, f"{document.source!r} is larger than {limit} bytes ({_SIZE_SETTING}).")

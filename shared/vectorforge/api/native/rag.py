@@ -19,8 +19,13 @@ from vectorforge.api.answers import (
     numbered_sources,
 )
 from vectorforge.api.dependencies import CollectionInPath, application_of, tenant_services_of
-from vectorforge.api.error_schemas import ANSWER_PROBLEMS
-from vectorforge.api.querying import QueryRoute, SurfaceQuery, check_config, requested_collection
+from vectorforge.api.querying import (
+    QueryRoute,
+    SurfaceQuery,
+    answer_responses,
+    check_config,
+    requested_collection,
+)
 from vectorforge.api.request_state import RequestState
 from vectorforge.api.schemas import (
     NO_SETTINGS,
@@ -34,11 +39,12 @@ from vectorforge.api.schemas import (
     given,
     history,
 )
-from vectorforge.api.streaming.sse import event_stream_content
 from vectorforge.pipeline.presets import RAG_QUERY, VECTORFORGE
 from vectorforge.pipeline.types import QueryConfig
 from vectorforge.pipeline.variants import Variant
 from vectorforge.retriever.base import CollectionChoice
+
+_RAG_NAMES = {"top_k": "k", "llm_provider": "provider", "llm_model": "model"}
 
 
 class RAGQueryRequest(QueryRequest):
@@ -56,10 +62,7 @@ class RAGQueryRequest(QueryRequest):
 
     def config(self, variant: Variant | None = None) -> QueryConfig:
         """Return the query settings: explicit fields of the request override the variant."""
-        explicit = given(self, but={"collection", "include_context", *NO_SETTINGS})
-        for own, field in (("k", "top_k"), ("provider", "llm_provider"), ("model", "llm_model")):
-            if own in explicit:
-                explicit[field] = explicit.pop(own)
+        explicit = given(self, but={"collection", "include_context", *NO_SETTINGS}, names=_RAG_NAMES)
         if self.max_tokens is None:  # null selects the default
             explicit.pop("max_tokens", None)
         return RAG_QUERY.config(variant, **explicit, history=history(self.messages))
@@ -146,14 +149,7 @@ router = APIRouter(prefix="/v1", tags=["query"], route_class=QueryRoute)
 
 RAG_QUERY_ERROR_PREFIX = "RAG query error: "
 
-_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "The answer: JSON, or with `stream: true` server-sent events. "
-        "With `dry_run: true` the request for the model, as JSON.",
-        "content": event_stream_content(),
-    },
-    **ANSWER_PROBLEMS,
-}
+_RESPONSES = answer_responses(" With `dry_run: true` the request for the model, as JSON.")
 
 
 @router.post("/rag/query", response_model=RAGQueryResponse | DryRunResponse, responses=_RESPONSES)
@@ -162,7 +158,7 @@ async def rag_query(request: Request, body: RAGQueryRequest) -> Response | RAGQu
     application, tenant = application_of(request), tenant_services_of(request)
     RequestState.of(request.scope).problem_prefix = RAG_QUERY_ERROR_PREFIX
     config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
-    check_config(application, config, {"top_k": "k", "llm_provider": "provider"})
+    check_config(application, config, _RAG_NAMES)
     collection = requested_collection(application, body.collection)
     query = SurfaceQuery(request, body.query, collection, config)
     if body.dry_run:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from vectorforge.api.answers import RELEVANCE, SCAN, SCAN_REASON, retrieved_fields
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, check_at_most, deadline_of
-from vectorforge.api.error_schemas import problems
+from vectorforge.api.error_schemas import ANSWER_PROBLEMS
 from vectorforge.api.querying import find_collection, requested_collection
 from vectorforge.api.schemas import (
     MAX_QUERY_CHARS,
@@ -86,7 +86,7 @@ class SearchResponse(Body):
 router = APIRouter(prefix="/v1", tags=["search"])
 
 
-@router.post("/search", responses=problems(404, 409, 413, 415, 429, 502, 504))
+@router.post("/search", responses=ANSWER_PROBLEMS)
 async def search(
     request: Request, body: SearchRequest, application: ApplicationDep, tenant: AdmittedTenant
 ) -> SearchResponse:

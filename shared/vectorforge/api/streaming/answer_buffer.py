@@ -39,17 +39,14 @@ class AnswerStreams(Protocol):
 
     async def open(self, query_id: UUID) -> None:
         """Create a stream."""
-        ...
 
     async def write(
         self, query_id: UUID, batch: EventBatch, state: StreamState = "running"
     ) -> Readership | None:
         """Add events; None if the stream is closed."""
-        ...
 
     async def give_up(self, query_id: UUID) -> bool:
         """Mark the stream as lost."""
-        ...
 
 
 class AnswerBuffer:
