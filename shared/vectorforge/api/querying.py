@@ -177,12 +177,12 @@ class SurfaceQuery:
         if stream:
             return await self.stream(encoder, with_sources=with_sources, resumable=resumable)
         async with cancelled_on_disconnect(self.request.receive):
-            result = await self._tenant.query_service.query(
+            result = await tenant_services_of(self.request).query_service.query(
                 self.text,
                 self.collection,
                 self._config,
-                request_id=self._state.query_id,
-                deadline=self._deadline,
+                request_id=RequestState.of(self.request.scope).query_id,
+                deadline=deadline_of(self.request),
             )
         return await off_event_loop(len(result.answer), lambda: encode_whole(result))
 
@@ -192,15 +192,16 @@ class SurfaceQuery:
         Raises:
             VectorForgeError: The search failed, or a model would have to be called first.
         """
-        service = self._tenant.query_service
-        dry_run = await service.dry_run(self.text, self.collection, self.config, deadline=self._deadline)
+        service, deadline = tenant_services_of(self.request).query_service, deadline_of(self.request)
+        dry_run = await service.dry_run(self.text, self.collection, self.config, deadline=deadline)
         return DryRunResponse.of(dry_run)
 
     async def stream(
         self, encoder: QueryEventEncoder | None, *, with_sources: bool = True, resumable: bool = False
     ) -> Response:
         """Return the answer as server-sent events, with the arguments and errors of ``answer``."""
-        request, state, deadline, tenant = self.request, self._state, self._deadline, self._tenant
+        request, tenant = self.request, tenant_services_of(self.request)
+        state, deadline = RequestState.of(request.scope), deadline_of(request)
         stored: StoredResponse | None = request.scope.get(STORED_RESPONSE_KEY)
         stop: StopSignal | None = StopSignal() if resumable else None
         if stored is not None:
@@ -229,18 +230,6 @@ class SurfaceQuery:
             grace_s=settings.resume_grace_s,
         )
         return await resumable_response(events, encoder, buffer)
-
-    @property
-    def _state(self) -> RequestState:
-        return RequestState.of(self.request.scope)
-
-    @property
-    def _tenant(self) -> TenantServices:
-        return tenant_services_of(self.request)
-
-    @property
-    def _deadline(self) -> Deadline:
-        return deadline_of(self.request)
 
     @property
     def _config(self) -> QueryConfig:

@@ -66,7 +66,6 @@ class RAGEngine:
         tenant_id: str | None = None,
     ) -> None:
         self.config = config or Config()
-        self.config.validate_config()
         self.cache = CacheManager(count_answers=lambda: self._run(self._store.count_cached_answers))
         self.text_splitter = RecursiveSplitter(self.config.CHUNK_SIZE, self.config.CHUNK_OVERLAP)
         with ExitStack() as stack:

@@ -93,18 +93,7 @@ class ProfileToolbox:
             VectorForgeError: The search failed.
         """
         checked = check_arguments(name, arguments)
-        if isinstance(checked, ContextArguments):
-            context = await semantic_search_with_context(
-                checked.query,
-                self._profile_id,
-                self._pipeline,
-                checked.top_k,
-                checked.max_length,
-                search_mode=checked.search_mode,
-                mmr_lambda=checked.mmr_lambda,
-            )
-            return context or NOTHING_FOUND
-        assert isinstance(checked, SearchArguments)  # noqa: S101 - the only other tool
+        assert isinstance(checked, SearchArguments)  # noqa: S101 - so are ``ContextArguments``
         chunks = await semantic_search(
             checked.query,
             self._profile_id,
@@ -113,6 +102,8 @@ class ProfileToolbox:
             search_mode=checked.search_mode,
             mmr_lambda=checked.mmr_lambda,
         )
+        if isinstance(checked, ContextArguments):
+            return await self._pipeline.format_context(chunks, checked.max_length) or NOTHING_FOUND
         return json.dumps([_shown(chunk) for chunk in chunks], ensure_ascii=False)
 
 

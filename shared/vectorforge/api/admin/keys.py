@@ -8,7 +8,6 @@ from pydantic import BaseModel, Field
 
 from vectorforge.api.dependencies import Limit, Offset, Tenant
 from vectorforge.api.error_schemas import problems
-from vectorforge.api.identity.issued_keys import IssuedKeys
 from vectorforge.api.schemas import MAX_PAGE, Body, RequestBody
 from vectorforge.db.repositories.api_key_repo import (
     DEFAULT_OVERLAP,
@@ -98,7 +97,7 @@ async def rotate_key(
     """Make a key of the same name, scope and lifetime; the old one is good for a while still."""
     overlap = timedelta(hours=(body or RotationRequest()).overlap_hours)
     made = await tenant.api_keys.rotate(key_id, overlap=overlap)
-    _issued(request).forget(key_id)
+    request.app.state.issued_keys.forget(key_id)
     return NewKeyBody.of_new(made)
 
 
@@ -106,11 +105,5 @@ async def rotate_key(
 async def revoke_key(request: Request, key_id: KeyId, tenant: Tenant) -> KeyBody:
     """Revoke a key now, in every process; running requests continue."""
     ended = await tenant.api_keys.revoke(key_id)
-    _issued(request).forget(key_id)
+    request.app.state.issued_keys.forget(key_id)
     return KeyBody.of(ended)
-
-
-def _issued(request: Request) -> IssuedKeys:
-    issued = request.app.state.issued_keys
-    assert isinstance(issued, IssuedKeys)  # noqa: S101 - set by create_app
-    return issued

@@ -135,11 +135,6 @@ def _citation(citation: Citation, chunk: SourceCitation, span: tuple[int, int]) 
     return {"source": cited, "startIndex": span[0], "endIndex": span[1], "citedText": chunk.text}
 
 
-def _degraded(event: DegradedEvent) -> Part:
-    """Return a degradation step, which becomes part of the message."""
-    return {"type": "data-degraded", "data": DegradedData.of(event).model_dump(mode="json")}
-
-
 def _problem_data(problem: Problem, stage: str) -> Part:
     """Return an error for programs, sent before ``error``, which has a text only; not part of the message."""
     data = {**problem.model_dump(mode="json", exclude_none=True), "stage": stage}
@@ -212,7 +207,7 @@ class UIMessageEncoder:
 
     def encode(self, event: QueryEvent) -> bytes:
         """Encode an event as parts; those of the last event end the stream."""
-        encoded = b"".join(_encoded(part) for part in self._parts(event))
+        encoded = b"".join(json_event(encode_json(part)) for part in self._parts(event))
         return encoded + _DONE if isinstance(event, DoneEvent | ErrorEvent) else encoded
 
     def _parts(self, event: QueryEvent) -> Iterator[Part]:
@@ -222,7 +217,7 @@ class UIMessageEncoder:
             case SourcesEvent():
                 yield from self._sources_found(event)
             case DegradedEvent():
-                yield _degraded(event)
+                yield {"type": "data-degraded", "data": DegradedData.of(event).model_dump(mode="json")}
             case TokenEvent():
                 yield from self._text(self._labels.feed(event.text))
             case CitationEvent():
@@ -278,7 +273,3 @@ class UIMessageEncoder:
 
 def _utf16_length(text: str) -> int:
     return len(text.encode("utf-16-le")) // 2
-
-
-def _encoded(part: Part) -> bytes:
-    return json_event(encode_json(part))

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -212,24 +212,17 @@ async def ingest_files(
     summary = IngestSummary(collection)
     with IngestDisplay(terminal, len(files)) as display:
         run = _Run(session, collection, metadata or {}, summary, display)
-        with noting_interruption(terminal, summary):
+        try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(run.read(files))
                 for _ in range(PARALLEL_DOCUMENTS):
                     group.create_task(run.work())
+        except asyncio.CancelledError:
+            stored = summary.counts[DocumentStatus.SUCCEEDED] + summary.counts[DocumentStatus.UNCHANGED]
+            terminal.note(f"Documents stored: {stored}. The same command ingests the rest.")
+            raise
     summary.language_note = session.services.embeddings.language_note(collection, summary.languages)
     return summary
-
-
-@contextmanager
-def noting_interruption(terminal: Terminal, summary: IngestSummary) -> Iterator[None]:
-    """Note what is stored, and that the rest remains, when the block is canceled."""
-    try:
-        yield
-    except asyncio.CancelledError:
-        stored = summary.counts[DocumentStatus.SUCCEEDED] + summary.counts[DocumentStatus.UNCHANGED]
-        terminal.note(f"Documents stored: {stored}. The same command ingests the rest.")
-        raise
 
 
 def read_file(file: Path, max_bytes: int) -> bytes:
