@@ -88,12 +88,9 @@ def status_of(error: errors.VectorForgeError) -> int:
 
 
 def problem_of(error: Exception, *, request_id: str, prefix: str = "") -> Problem:
-    """Describe an exception to a caller.
+    """Describe an exception to a caller; only messages of our own errors are used.
 
-    Args:
-        error: Any exception; only messages of our own are used.
-        request_id: Id of the request in the logs.
-        prefix: Prefix of the detail of a 5xx; ``/v1/rag/query`` has one (B-040).
+    ``prefix`` precedes the detail of a 5xx; ``/v1/rag/query`` has one (B-040).
     """
     if not isinstance(error, errors.VectorForgeError):
         error = errors.VectorForgeError(_INTERNAL_DETAIL)

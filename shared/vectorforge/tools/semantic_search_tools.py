@@ -50,16 +50,9 @@ async def semantic_search_with_context(
     search_mode: SearchMode = SearchMode.DENSE,
     mmr_lambda: float | None = None,
 ) -> str:
-    """Return the same chunks as one text for a model; empty if nothing was found.
+    """Return the same chunks, with the same arguments, as one text for a model; empty if nothing was found.
 
-    Args:
-        query: Text of the query.
-        profile_id: The profile; see ``semantic_search``.
-        retrieval_pipeline: Runs the search.
-        top_k: Maximum number of chunks.
-        max_length: Maximum number of characters; whole chunks only.
-        search_mode: Search by vectors, words, or both.
-        mmr_lambda: As for ``RAGRetrievalPipeline.retrieve``.
+    The text has whole chunks only, and at most ``max_length`` characters.
 
     Raises:
         VectorForgeError: As ``RAGRetrievalPipeline.retrieve``.

@@ -228,6 +228,7 @@ _MESSAGE: dict[str, Any] = {
     },
     "required": ["jsonrpc", "method"],
 }
+_JSON_RPC = {"application/json": {"schema": {"type": "object"}}}
 
 
 @router.post("/mcp/", include_in_schema=False)
@@ -239,7 +240,7 @@ _MESSAGE: dict[str, Any] = {
         200: {
             "description": "The response to the message. A failed tool call has `isError` in its result.",
             "content": {
-                "application/json": {"schema": {"type": "object"}},
+                **_JSON_RPC,
                 **nameless_events_content("A JSON-RPC message: progress, then the response."),
             },
         },
@@ -247,11 +248,11 @@ _MESSAGE: dict[str, Any] = {
         **problems(413, 415),
         400: {
             "description": "It is no JSON-RPC message; the body is a JSON-RPC error.",
-            "content": {"application/json": {"schema": {"type": "object"}}},
+            "content": _JSON_RPC,
         },
         406: {
             "description": "`Accept` names other types than JSON; the body is a JSON-RPC error.",
-            "content": {"application/json": {"schema": {"type": "object"}}},
+            "content": _JSON_RPC,
         },
     },
     openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": _MESSAGE}}}},

@@ -106,10 +106,10 @@ class ReplayResponse(EventSourceResponse):
     async def _follow(self, client: ClientStream) -> None:
         pause_s = _SHORTEST_PAUSE_S
         while True:
-            news = b"".join(_events_after(self._found, self._after))
+            news = list(_events_after(self._found, self._after))
             if news:
-                self._after = max(self._after, _last_id(self._found))
-                await client.send(news)
+                self._after = news[-1][0]
+                await client.send(b"".join(event for _, event in news))
                 pause_s = _SHORTEST_PAUSE_S
             if self._after >= self._found.last_id and self._found.state != "running":
                 await client.send(self._final_event())
@@ -157,21 +157,12 @@ def has_nothing_after(stored: StoredStream, after: int) -> bool:
     return after >= stored.last_id if stored.state == "ended" else after > stored.last_id
 
 
-def _events_after(stored: StoredStream, after: int) -> Iterator[bytes]:
+def _events_after(stored: StoredStream, after: int) -> Iterator[tuple[int, bytes]]:
+    """Yield each event with its id and the blank line that ends it; the encoder writes no other."""
     for first_id, events in stored.batches:
-        for number, event in enumerate(_split(events), start=first_id):
+        for number, event in enumerate(events.split(_BLANK_LINE)[:-1], start=first_id):
             if number > after:
-                yield event
-
-
-def _last_id(stored: StoredStream) -> int:
-    first_id, events = stored.batches[-1]
-    return first_id + len(_split(events)) - 1
-
-
-def _split(events: bytes) -> list[bytes]:
-    """Each event with the blank line that ends it; the encoder writes no other."""
-    return [event + _BLANK_LINE for event in events.split(_BLANK_LINE)[:-1]]
+                yield number, event + _BLANK_LINE
 
 
 router = APIRouter(prefix="/v1/queries/{query_id}", tags=["query"])

@@ -110,13 +110,9 @@ async def resumable_response(
 
 
 class StoredResponse:
-    """Recorder of an answer for replay; attached to the request state.
+    """Recorder of an answer for replay, attached to the request state; the caller has claimed its key.
 
-    Args:
-        answers: Store; the caller has claimed the key.
-        query_id: Id of the query.
-        deadline: Deadline of the query.
-        max_bytes: Maximum bytes of the answer; a longer one is not stored.
+    An answer of more than ``max_bytes`` is not stored.
     """
 
     def __init__(
