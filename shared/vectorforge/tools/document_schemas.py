@@ -109,7 +109,7 @@ class FindArguments(_OfDocument):
 class ListedCollection(BaseModel):
     """A collection."""
 
-    model_config = ConfigDict(from_attributes=True)
+    model_config = ConfigDict(from_attributes=True, validate_by_name=True)
 
     name: str
     id: UUID
@@ -127,7 +127,7 @@ class CollectionsResult(BaseModel):
 class ListedDocument(BaseModel):
     """A document without its text."""
 
-    model_config = ConfigDict(from_attributes=True)
+    model_config = ConfigDict(from_attributes=True, validate_by_name=True)
 
     document_id: UUID = Field(validation_alias="id")
     source: str = Field(description="Path, address or key of the document.")

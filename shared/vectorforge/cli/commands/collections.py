@@ -58,12 +58,9 @@ ContextualOption = Annotated[
 @session_command
 def list_collections(context: CommandContext, limit: LimitOption = None, offset: OffsetOption = 0) -> None:
     """List the collections, by name."""
-
-    async def work(session: Session) -> list[Collection]:
-        return list(await session.services.collections.list(limit=limit, offset=offset))
-
+    collections = context.run(lambda session: session.services.collections.list(limit=limit, offset=offset))
     create = "There are no collections yet. `vectorforge ingest PATH` creates one."
-    context.show_page(context.run(work), offset, "collections", create, _as_body, _print_list)
+    context.show_page(collections, offset, "collections", create, _as_body, _print_list)
 
 
 @app.command()
@@ -92,9 +89,8 @@ def create(
 
         vectorforge collections create handbook --embedding-provider openai
     """
-
-    async def work(session: Session) -> Collection:
-        return await session.services.create_collection(
+    created = context.run(
+        lambda session: session.services.create_collection(
             name,
             description=description,
             embedding_provider=embedding_provider,
@@ -104,9 +100,9 @@ def create(
             vector_index=vector_index,
             contextual=bool(contextual),
         )
-
+    )
     context.show(
-        context.run(work),
+        created,
         _as_body,
         lambda terminal, made: terminal.line(
             f"Created {made.name}: {_model(made)}, {made.dimension} dimensions."

@@ -125,15 +125,10 @@ def list_erasures(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of erasures.")] = 50,
 ) -> None:
     """List erasures with their certificates, the newest first."""
-
-    async def work(session: Session) -> list[Erasure]:
-        return [*await session.services.eraser.erasures.list(limit)]
-
-    context.show(
-        context.run(work, tenant=tenant, config=_as_eraser()),
-        lambda erasures: {"erasures": [*map(_as_body, erasures)]},
-        _print_list,
+    listed = context.run(
+        lambda session: session.services.eraser.erasures.list(limit), tenant=tenant, config=_as_eraser()
     )
+    context.show(listed, lambda erasures: {"erasures": [*map(_as_body, erasures)]}, _print_list)
 
 
 @app.command()

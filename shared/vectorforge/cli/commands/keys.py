@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from vectorforge.cli.options import LimitOption, OffsetOption, YesOption, confirm
-from vectorforge.cli.session import CommandContext, Session, session_command
+from vectorforge.cli.session import CommandContext, session_command
 from vectorforge.cli.terminal import Terminal
 from vectorforge.db.repositories.api_key_repo import ApiKey, NewApiKey
 from vectorforge.types import Scope
@@ -52,12 +52,11 @@ def create(
 
         KEY=$(vectorforge keys create ci --tenant acme --json | jq -r .key)
     """
-
-    async def work(session: Session) -> NewApiKey:
-        lifetime = None if days is None else timedelta(days=days)
-        return await session.services.api_keys.create(name, scope, lifetime=lifetime)
-
-    context.show(context.run(work, tenant=tenant), _as_new_body, _print_new)
+    lifetime = None if days is None else timedelta(days=days)
+    made = context.run(
+        lambda session: session.services.api_keys.create(name, scope, lifetime=lifetime), tenant=tenant
+    )
+    context.show(made, _as_new_body, _print_new)
 
 
 @app.command("list")
@@ -66,12 +65,11 @@ def list_keys(
     context: CommandContext, tenant: TenantOption = None, limit: LimitOption = None, offset: OffsetOption = 0
 ) -> None:
     """List a tenant's keys, newest first; expired keys are removed after 90 days."""
-
-    async def work(session: Session) -> list[ApiKey]:
-        return list(await session.services.api_keys.list(limit=limit, offset=offset))
-
+    keys = context.run(
+        lambda session: session.services.api_keys.list(limit=limit, offset=offset), tenant=tenant
+    )
     create = "There are no keys. `vectorforge keys create NAME` creates one."
-    context.show_page(context.run(work, tenant=tenant), offset, "keys", create, _as_body, _print_list)
+    context.show_page(keys, offset, "keys", create, _as_body, _print_list)
 
 
 @app.command()
@@ -93,12 +91,11 @@ def rotate(
 
         vectorforge keys rotate 0f3a9c4e5d6b7a81 --tenant acme --overlap-hours 48
     """
-
-    async def work(session: Session) -> NewApiKey:
-        keys = session.services.api_keys
-        return await keys.rotate(key_id, overlap=timedelta(hours=overlap_hours))
-
-    context.show(context.run(work, tenant=tenant), _as_new_body, _print_new)
+    overlap = timedelta(hours=overlap_hours)
+    made = context.run(
+        lambda session: session.services.api_keys.rotate(key_id, overlap=overlap), tenant=tenant
+    )
+    context.show(made, _as_new_body, _print_new)
 
 
 @app.command()
@@ -108,12 +105,8 @@ def revoke(
 ) -> None:
     """Revoke a key immediately on every server; running requests continue."""
     confirm(f"Revoke the key {key_id}? Clients that still use it are rejected.", yes=yes)
-
-    async def work(session: Session) -> ApiKey:
-        return await session.services.api_keys.revoke(key_id)
-
     context.show(
-        context.run(work, tenant=tenant),
+        context.run(lambda session: session.services.api_keys.revoke(key_id), tenant=tenant),
         _as_body,
         lambda terminal, ended: terminal.line(f"Revoked {ended.id} ({ended.name})."),
     )

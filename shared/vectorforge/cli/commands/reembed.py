@@ -78,11 +78,7 @@ def wait_until_ready(context: CommandContext, name: NameArgument) -> None:
 @session_command
 def status(context: CommandContext, name: NameArgument) -> None:
     """Show the progress of a model change."""
-
-    async def look(session: Session, _: Terminal, collection: Collection) -> EmbeddingSwitch:
-        return await session.services.model_changes.stored.get(collection.id)
-
-    _run(context, name, look)
+    _run(context, name, lambda session, _, target: session.services.model_changes.stored.get(target.id))
 
 
 @app.command()
@@ -139,11 +135,7 @@ def switch(
 @session_command
 def rollback(context: CommandContext, name: NameArgument) -> None:
     """Switch back to the previous model immediately; the change stays open."""
-
-    async def roll_back(session: Session, _: Terminal, collection: Collection) -> EmbeddingSwitch:
-        return await session.services.model_changes.stored.rollback(collection.id)
-
-    _run(context, name, roll_back)
+    _run(context, name, lambda session, _, target: session.services.model_changes.stored.rollback(target.id))
 
 
 @app.command()
