@@ -262,7 +262,9 @@ class RoutersOnDemand:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] == "http":
-            self._routers.include_for(route_path(scope))
+            path = route_path(scope)
+            if path not in self._routers.seen_paths:
+                self._routers.include_for(path)
         await self.app(scope, receive, send)
 
 
