@@ -165,6 +165,20 @@ def test_invalid_settings_are_reported_on_stderr(environment: dict[str, str]) ->
     assert done.stderr.startswith("error: ")
 
 
+def test_unknown_collection_ends_the_server_with_a_remedy(environment: dict[str, str]) -> None:
+    misspelled = {**environment, "VECTORFORGE_DEFAULT_COLECTION": "handbook"}
+    done = subprocess.run(
+        [VECTORFORGE, "mcp", "-c", "manuals"],
+        env=misspelled, input="", capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    warning, error = done.stderr.splitlines()
+    assert "VECTORFORGE_DEFAULT_COLECTION is not a setting and is ignored." in warning
+    assert error.startswith(
+        'error: There is no collection "manuals". `vectorforge collections list` shows all'
+    )
+
+
 def test_help_shows_host_configuration(environment: dict[str, str]) -> None:
     shown = subprocess.run(
         [VECTORFORGE, "mcp", "--help"], env=environment, capture_output=True, text=True, check=True

@@ -73,6 +73,11 @@ def exit_code_for(error: errors.VectorForgeError) -> ExitCode:
     return ExitCode.UNAVAILABLE if unavailable else ExitCode.USAGE
 
 
+def text_of(error: VectorForgeError) -> str:
+    """Return the message and its notes, such as the host of a database."""
+    return " ".join([error.message, *getattr(error, "__notes__", ())])
+
+
 _CONTROL = {code: None for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if chr(code) not in "\n\t"}
 
 
@@ -253,7 +258,7 @@ def command(*, json_output: bool, debug: bool) -> Iterator[Terminal]:
     except errors.VectorForgeError as exc:
         if debug:
             traceback.print_exc()
-        terminal.error(exc.message, code=exc.code)
+        terminal.error(text_of(exc), code=exc.code)
         raise typer.Exit(exit_code_for(exc)) from None
     except Exception as exc:  # noqa: BLE001 - no traceback without --debug
         if debug:

@@ -55,6 +55,11 @@ _UNTRUSTED = {
         "whether the server accepts TLS."
     ),
 }
+_UNREACHABLE = {
+    r"Connection refused|No such file or directory": "nothing listens there",
+    r"(translate|resolve) host": "the host name is unknown",
+    r"timeout|timed out": "it did not answer in time",
+}
 _REFUSED = re.compile(
     r"authentication failed|no password supplied|has no credentials for the role"
     r"|role \".*\" (does not exist|is not permitted to log in)"
@@ -77,14 +82,38 @@ def is_refused(failure: Exception) -> bool:
     return _REFUSED.search(str(failure)) is not None
 
 
-def connect_error(failure: Exception, *, with_token: bool = False) -> DatabaseUnavailableError:
-    """Return our error for a failure to connect. The driver's text is read, and not copied."""
+def connect_error(
+    failure: Exception, conninfo: str = "", *, with_token: bool = False
+) -> DatabaseUnavailableError:
+    """Return our error for a failure to connect. The driver's text is read, and not copied.
+
+    Args:
+        failure: The driver's error.
+        conninfo: Connection string; its host and port become a note of the error, for people who run the
+            server and not for its clients.
+        with_token: The password was an IAM token.
+    """
+    error = _connect_error(failure, with_token)
+    if conninfo:
+        from psycopg.conninfo import conninfo_to_dict
+
+        parts = conninfo_to_dict(conninfo)
+        error.add_note(
+            f"The database URL names {parts.get('host', 'localhost')}, port {parts.get('port', 5432)}."
+        )
+    return error
+
+
+def _connect_error(failure: Exception, with_token: bool) -> DatabaseUnavailableError:
     text = str(failure)
     for pattern, advice in _UNTRUSTED.items():
         if re.search(pattern, text):
             return UntrustedDatabaseError(advice)
     if is_refused(failure):
         return DatabaseLoginError(_WRONG_ROLE_WITH_IAM if with_token else _WRONG_ROLE)
+    for pattern, reason in _UNREACHABLE.items():
+        if re.search(pattern, text):
+            return DatabaseUnavailableError(f"The database cannot be reached: {reason}.")
     return DatabaseUnavailableError(
         "The database cannot be reached, or it refused the role or password "
         "(roles are created by `vectorforge migrate`)."

@@ -82,7 +82,7 @@ async def opened_pool(
     try:
         connection = await connect()
     except psycopg.OperationalError as exc:
-        raise connect_error(exc, with_token=failures.with_tokens) from exc
+        raise connect_error(exc, conninfo, with_token=failures.with_tokens) from exc
     with translated_errors():
         async with connection:
             await check_schema(connection)

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.support.command_line import CommandLine
 
 
@@ -41,7 +43,8 @@ def test_doctor_of_unreachable_database_prints_no_secret(vectorforge: CommandLin
         VECTORFORGE_DATABASE_URL="postgresql://vectorforge_app:s3cret@127.0.0.1:1/db",
         VECTORFORGE_OPENAI_API_KEY="sk-s3cret",
     )
-    assert "fail database" in done.stdout
+    assert "fail database     The database cannot be reached: nothing listens there." in done.stdout
+    assert "127.0.0.1, port 1." in done.stdout
     assert "credentials for openai" in done.stdout
     assert "s3cret" not in done.stdout + done.stderr
 
@@ -92,7 +95,16 @@ def test_data_folder_that_is_a_file_is_rejected(vectorforge: CommandLine) -> Non
     assert "data.txt is not a folder to write to; choose another with --data-dir." in done.stderr
 
 
-def test_unreachable_database_exits_with_3(vectorforge: CommandLine) -> None:
-    url = "postgresql://app@127.0.0.1:1/db"
-    done = vectorforge.process("collections", "list", code=3, VECTORFORGE_DATABASE_URL=url)
-    assert done.stderr.count("\n") == 1
+@pytest.mark.parametrize(
+    ("host", "reason"), [("127.0.0.1", "nothing listens there"), ("no.invalid", "the host name is unknown")]
+)
+@pytest.mark.parametrize("command", ["collections list", "migrate", "mcp"])
+def test_unreachable_database_exits_with_host_and_reason(
+    vectorforge: CommandLine, command: str, host: str, reason: str
+) -> None:
+    url = f"postgresql://app:s3cret@{host}:1/db"
+    settings = {"VECTORFORGE_DATABASE_URL": url, "VECTORFORGE_MIGRATOR_DATABASE_URL": url}
+    done = vectorforge.process(*command.split(), code=3, **settings)
+    assert done.stderr == (
+        f"error: The database cannot be reached: {reason}. The database URL names {host}, port 1.\n"
+    )

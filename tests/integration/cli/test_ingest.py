@@ -93,14 +93,17 @@ def test_ingest_of_folder_reports_skipped_files_and_titles_documents(vectorforge
     output = vectorforge("ingest", "mixed", "-c", "skips").stderr
     assert "skipped ./mixed/slides.ppt: .ppt files cannot be read. Save it as .pptx." in output
     nothing = vectorforge("ingest", "mixed/venv", "-c", "skips", code=2).stderr
-    assert "nothing to read" in nothing
+    assert "No file to read in mixed/venv." in nothing
+    assert "file-types.md" in nothing
 
 
 def test_ingest_of_unreadable_file_prints_the_reason(vectorforge: CommandLine) -> None:
-    (vectorforge.folder / "empty.md").write_text("")
-    done = vectorforge("ingest", "empty.md", "handbook.md", "-c", "mixed", code=1)
+    for name in ("empty.md", "empty.zip"):
+        (vectorforge.folder / name).write_text("")
+    done = vectorforge("ingest", "empty.md", "empty.zip", "handbook.md", "-c", "mixed", code=1)
     assert "error: ./empty.md: The document is empty." in done.stderr
-    assert done.stdout.splitlines()[1].split("\t")[:5] == ["mixed", "2", "1", "0", "1"]
+    assert "error: ./empty.zip: The document is empty." in done.stderr
+    assert done.stdout.splitlines()[1].split("\t")[:5] == ["mixed", "3", "1", "0", "2"]
 
 
 def test_ingest_of_too_large_file_names_the_setting(vectorforge: CommandLine) -> None:

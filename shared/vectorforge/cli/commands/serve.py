@@ -135,8 +135,11 @@ def mcp(
 
         async def serve(setup: LocalSetup) -> None:
             async with open_session(setup, terminal) as session:
+                if collection is not None:
+                    await session.collection(collection)
                 await serve_stdio(session.application, session.services)
 
+        warn_of_ignored_variables(terminal)
         with local_setup(config, data_dir=data_dir, supervised=True) as setup:
             asyncio.run(serve(setup))
 

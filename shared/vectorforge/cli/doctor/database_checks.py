@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import SecretStr
 
 from vectorforge.aws.database_login import app_password, as_migrator
-from vectorforge.cli.terminal import Terminal
+from vectorforge.cli.terminal import Terminal, text_of
 from vectorforge.config import VectorForgeConfig
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
@@ -118,7 +118,7 @@ async def _migrations(setup: LocalSetup) -> Check:
     try:
         unapplied = await as_migrator(setup.config.database, pending)
     except VectorForgeError as exc:
-        return Check("migrations", "fail", exc.message, "See VECTORFORGE_MIGRATOR_DATABASE_URL.")
+        return Check("migrations", "fail", text_of(exc), "See VECTORFORGE_MIGRATOR_DATABASE_URL.")
     if unapplied:
         # `up` migrates the embedded database; an external one has to be migrated explicitly.
         status: Literal["warn", "fail"] = "warn" if setup.embedded else "fail"
@@ -142,7 +142,7 @@ async def _server(
         yield Check("role", "fail", exc.message, "Use the role vectorforge_app in VECTORFORGE_DATABASE_URL.")
     except VectorForgeError as exc:
         remedy = "Check VECTORFORGE_DATABASE_URL, and that the server is running."
-        yield Check("database", "fail", exc.message, remedy)
+        yield Check("database", "fail", text_of(exc), remedy)
     else:
         where = "embedded " if setup.embedded else ""
         detail = f"{where}PostgreSQL {versions.get('server')}, pgvector {versions.get('pgvector')}"

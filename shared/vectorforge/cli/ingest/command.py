@@ -128,7 +128,11 @@ def _find(paths: Sequence[Path], glob: str | None, *, images: bool) -> FoundFile
     if not files.files:
         reasons = "; ".join(sorted({file.reason.rstrip(".") for file in files.skipped})[:_MAX_REASONS])
         skipped = f" Skipped {len(files.skipped)}: {reasons}." if reasons else ""
-        raise InvalidInputError(f"There is nothing to read: no file in PATH matches.{skipped}", field="PATH")
+        searched = ", ".join(map(str, paths))
+        raise InvalidInputError(
+            f"No file to read in {searched}.{skipped} docs/use/file-types.md lists the supported types.",
+            field="PATH",
+        )
     return files
 
 

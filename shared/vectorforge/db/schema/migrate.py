@@ -24,9 +24,7 @@ from vectorforge.db.errors import connect_error
 from vectorforge.db.login import let_in_with_tokens, set_passwords
 from vectorforge.errors import (
     DatabaseLoginError,
-    DatabaseUnavailableError,
     MigrationError,
-    UntrustedDatabaseError,
 )
 
 if TYPE_CHECKING:
@@ -178,12 +176,10 @@ async def migrator_connection(conninfo: str) -> "AsyncIterator[AsyncConnection[A
             conninfo, autocommit=True, prepare_threshold=None, connect_timeout=10
         )
     except psycopg.Error as exc:
-        error = connect_error(exc)
+        error = connect_error(exc, conninfo)
         if isinstance(error, DatabaseLoginError):
             raise DatabaseLoginError("The database rejected the migrator's role or password.") from exc
-        if isinstance(error, UntrustedDatabaseError):
-            raise error from exc
-        raise DatabaseUnavailableError("The migrator cannot connect to the database.") from exc
+        raise error from exc
     async with connection:
         yield connection
 

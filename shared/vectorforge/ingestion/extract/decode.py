@@ -137,8 +137,10 @@ def open_archive(content: bytes) -> zipfile.ZipFile:
     """Open a ZIP file within limits: zipfile never inflates a member beyond the size its directory declares.
 
     Raises:
-        ExtractionError: ``unreadable``, or ``too_large``: over 200 MB unpacked or 10,000 members.
+        ExtractionError: ``empty``, ``unreadable``, or ``too_large``: over 200 MB unpacked or 10,000 members.
     """
+    if not content:
+        raise ExtractionError("The document is empty.", reason="empty")
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
     except (zipfile.BadZipFile, ValueError, NotImplementedError, OverflowError) as exc:
