@@ -122,3 +122,24 @@ async def test_reduced_motion_disables_animation(stub: StubApi, visit: Visit) ->
     await page.set_input_files("#files", [file("a.md")])
     await expect(page.locator("#uploads progress")).to_have_css("animation-name", "none")
     stub.ingestion_gate.set()
+
+
+@pytest.mark.parametrize("screen", [{}, PHONE], ids=["desktop", "phone"])
+async def test_wide_table_is_aligned_and_scrolls_instead_of_breaking_words_apart(
+    stub: StubApi, visit: Visit, screen: dict[str, Any]
+) -> None:
+    table = (
+        "| Where | Cost | Kind | Remarks |\n|---|---:|:-:|:--|\n"
+        "| `shared/vectorforge/db/tenant_database.py` | 0.1 ms | a | no call takes a tenant from a request |"
+    )
+    stub.scripts = [answer(table)]
+    page = await visit(stub.url, **screen)
+    await ask(page, "q")
+    await ended(page)
+    for cell in ("th", "td"):
+        sides = await page.locator(f".answer {cell}").evaluate_all(
+            "cells => cells.map((cell) => getComputedStyle(cell).textAlign)"
+        )
+        assert sides == ["left", "right", "center", "left"]
+    assert await page.locator(".answer tr").last.evaluate("row => row.offsetHeight") < 90  # three lines
+    assert await overflow(page) == 0

@@ -100,9 +100,11 @@ function renderList(text, cite) {
 }
 
 function renderTable(text, cite) {
-  const rows = text.split("\n").filter((line, index) => index !== 1 || !TABLE_RULE.test(line)).map((line, index) => el("tr",
-    line.trim().replace(/^\||\|$/g, "").split("|").map((cell) => el(index ? "td" : "th", inlineNodes(cell.trim(), cite)))));
-  return el("div.table", { tabindex: 0 }, el("table", rows));
+  const cellsOf = (line) => line.trim().replace(/^\||\|$/g, "").split("|").map((cell) => cell.trim());
+  const [head, rule, ...rest] = text.split("\n").map(cellsOf);
+  const sides = rule.map((cell) => (cell.endsWith(":") ? (cell.startsWith(":") ? "center" : "right") : ""));
+  const row = (cells, tag) => el("tr", cells.map((cell, at) => el(tag, { style: { textAlign: sides[at] ?? "" } }, inlineNodes(cell, cite))));
+  return el("div.table", { tabindex: 0 }, el("table", row(head, "th"), rest.map((cells) => row(cells, "td"))));
 }
 
 /**
