@@ -174,7 +174,8 @@ async def test_markdown_subset_is_rendered(stub: StubApi, visit: Visit) -> None:
     text = (
         "# Title\nOne **bold** and *slanted* `co*d*e`\nSecond line, 2 * 3 * 4 and\nsnake_case\n\n"
         "- a\n- b\n  - b1\n- c\n\n3. three\n4. four\n\n> quoted\n\n```py\nif a < b:\n    **no**\n```\n"
-        "| k | v |\n|---|---|\n| 1 | **2** |\n\nunclosed **bold\n\n```\nopen fence"
+        "| k | v |\n|---|---|\n| 1 | **2** |\n\nunclosed **bold\n\n"
+        "    make run\n\n    - a: **no**\n      b: 1\n\nthen\n    wrapped\n\n```\nopen fence"
     )
     assert await shown(page, stub, text) == (
         "<h3>Title</h3><p>One <strong>bold</strong> and <i>slanted</i> <code>co*d*e</code><br></br>"
@@ -182,7 +183,8 @@ async def test_markdown_subset_is_rendered(stub: StubApi, visit: Visit) -> None:
         "<ul><li>a</li><li>b<ul><li>b1</li></ul></li><li>c</li></ul><ol><li>three</li><li>four</li></ol>"
         "<blockquote><p>quoted</p></blockquote><pre><code>if a < b:\n    **no**</code></pre>"
         "<div><table><tr><th>k</th><th>v</th></tr><tr><td>1</td><td><strong>2</strong></td></tr></table></div>"
-        "<p>unclosed **bold</p><pre><code>open fence</code></pre>"
+        "<p>unclosed **bold</p><pre><code>make run\n\n- a: **no**\n  b: 1</code></pre>"
+        "<p>then wrapped</p><pre><code>open fence</code></pre>"
     )
 
 

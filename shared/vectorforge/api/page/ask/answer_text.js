@@ -27,6 +27,7 @@ function inlineNodes(text, cite) {
 }
 
 const FENCE = /^ {0,3}(```+|~~~+)\s*([^`]*)$/;
+const INDENTED = /^(?: {4}|\t)/;
 const HEADING = /^ {0,3}(#{1,6})\s+(.+?)\s*#*$/;
 const ITEM = /^(\s*)([-*•+]|\d{1,4}[.)])\s+(.*)$/;
 const TABLE_RULE = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
@@ -48,9 +49,11 @@ function blocksOf(text) {
       while (++i < lines.length && !close.test(lines[i])) open.lines.push(lines[i]);
       open = null;
     } else if (!line.trim()) {
-      const next = lines.slice(i + 1).find((l) => l.trim());
-      if (!(open?.kind === "list" && next !== undefined && (ITEM.test(next) || /^\s{2,}\S/.test(next)))) open = null;
-    } else if (HEADING.test(line)) { push("heading", line, true); open = null; }
+      const next = lines.slice(i + 1).find((l) => l.trim()) ?? "";
+      if (open?.kind === "code" && INDENTED.test(next)) open.lines.push("");
+      else if (!(open?.kind === "list" && (ITEM.test(next) || /^\s{2,}\S/.test(next)))) open = null;
+    } else if (INDENTED.test(line) && (open ? open.kind === "code" : !ITEM.test(line))) push("code", line.replace(INDENTED, ""));
+    else if (HEADING.test(line)) { push("heading", line, true); open = null; }
     else if (/^ {0,3}([-*_])( *\1){2,} *$/.test(line)) open = null;
     else if (/^ {0,3}>/.test(line)) push("quote", line.replace(/^ {0,3}> ?/, ""));
     else if (ITEM.test(line)) {
