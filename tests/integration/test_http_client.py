@@ -141,6 +141,12 @@ async def test_documents_are_added_found_rated_and_erased(
     assert name not in {collection.name for collection in (await call("collections.list")).collections}
 
 
+async def test_base_url_of_openai_clients_is_accepted(server: Surroundings, mode: str) -> None:
+    caller = await caller_of(mode, f"{server.api.url}/v1/", key_of(server.tenant))
+    assert (await caller("search", QUERY)).results
+    await caller("close")
+
+
 async def test_stream_yields_typed_events(server: Surroundings, call: Caller) -> None:
     events = [event async for event in call.events(QUERY)]
     done = events[-1]

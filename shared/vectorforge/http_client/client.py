@@ -117,7 +117,7 @@ class VectorForge(_Client[SyncSender]):
     """Client of a server; thread-safe. Methods block until there is a result.
 
     Args:
-        base_url: URL of the server, with a stage if it has one.
+        base_url: URL of the server, with a stage if it has one; also with ``/v1``, as other clients need it.
         api_key: API key or access token; None for a server without keys.
         timeout: Seconds without a byte from the server, after which a request fails.
         retries: Repetitions of a request after 429, 503 or a failed connection, with exponential backoff or
@@ -133,7 +133,7 @@ class VectorForge(_Client[SyncSender]):
         timeout: float = 150.0,
         retries: int = 3,
     ) -> None:
-        client = httpx2.Client(base_url=base_url, headers=_headers(api_key), timeout=_timeout(timeout))
+        client = httpx2.Client(base_url=_root(base_url), headers=_headers(api_key), timeout=_timeout(timeout))
         super().__init__(SyncSender(client, retries))
 
     def close(self) -> None:
@@ -158,7 +158,9 @@ class AsyncVectorForge(_Client[AsyncSender]):
         timeout: float = 150.0,
         retries: int = 3,
     ) -> None:
-        client = httpx2.AsyncClient(base_url=base_url, headers=_headers(api_key), timeout=_timeout(timeout))
+        client = httpx2.AsyncClient(
+            base_url=_root(base_url), headers=_headers(api_key), timeout=_timeout(timeout)
+        )
         super().__init__(AsyncSender(client, retries))
 
     async def close(self) -> None:
@@ -170,6 +172,10 @@ class AsyncVectorForge(_Client[AsyncSender]):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _root(base_url: str) -> str:
+    return base_url.rstrip("/").removesuffix("/v1")
 
 
 def _headers(api_key: str | None) -> dict[str, str]:
