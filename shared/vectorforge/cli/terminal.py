@@ -73,7 +73,7 @@ def exit_code_for(error: errors.VectorForgeError) -> ExitCode:
     return ExitCode.UNAVAILABLE if unavailable else ExitCode.USAGE
 
 
-def text_of(error: VectorForgeError) -> str:
+def text_of(error: errors.VectorForgeError) -> str:
     """Return the message and its notes, such as the host of a database."""
     return " ".join([error.message, *getattr(error, "__notes__", ())])
 
