@@ -103,7 +103,7 @@ async def test_rolled_back_stack_retains_newer_schema(
 async def test_failure_response_contains_no_secrets(make_database: Callable[..., str], stack: Stack) -> None:
     unreachable = "postgresql://admin:canary-password@127.0.0.1:1/x"
     for environment, reason in (
-        ({"VECTORFORGE_MIGRATOR_DATABASE_URL": unreachable}, "cannot connect"),
+        ({"VECTORFORGE_MIGRATOR_DATABASE_URL": unreachable}, "cannot be reached"),
         ({}, "VECTORFORGE_MIGRATOR_DATABASE_URL"),
         ({"VECTORFORGE_DATABASE_POOL_SIZE": "canary"}, "VECTORFORGE_DATABASE_POOL_SIZE"),
         ({"VECTORFORGE_MIGRATOR_DATABASE_URL": "canary"}, ""),

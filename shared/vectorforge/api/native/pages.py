@@ -3,6 +3,7 @@
 Each page is sent as one file, under a policy that allows nothing but its own script and style.
 """
 
+import asyncio
 import hashlib
 import re
 from base64 import b64encode
@@ -116,8 +117,8 @@ async def statistics_page() -> HTMLResponse:
 
 @router.head("/docs")
 @router.get("/docs")
-def explorer_page(request: Request) -> Response:
+async def explorer_page(request: Request) -> Response:
     """Return the API explorer, which has no data and prompts for a key; 404 if the setting disables it."""
     if not application_of(request).config.server.api_explorer:
         return route_not_found(RequestState.of(request.scope))
-    return _response(*_explorer(request.app.openapi))
+    return _response(*await asyncio.to_thread(_explorer, request.app.openapi))  # the first takes seconds
