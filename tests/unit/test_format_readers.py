@@ -139,6 +139,12 @@ class TestMail:
         assert document.warnings == ("Attachments are not read: b.png.",)
         assert one(content, "download").media_type == media.OUTLOOK
 
+    def test_outlook_mail_with_stream_larger_than_the_file_is_rejected(self) -> None:
+        content = bytearray(outlook.message("Key", "Ann", "Under the pot.", {}))
+        entry = content.index("__substg1.0_1000001F".encode("utf-16-le"))  # the body
+        content[entry + 120 : entry + 124] = (2**31).to_bytes(4, "little")
+        assert reason(bytes(content), "a.msg") == "unreadable"
+
 
 class TestArchives:
     def test_files_of_an_archive_are_documents(self) -> None:

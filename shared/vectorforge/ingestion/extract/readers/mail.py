@@ -22,6 +22,7 @@ _MAX_HEADER_CHARS: Final = 1_000
 _MAX_ATTACHMENTS: Final = 20
 """Attachments that are read; pictures and others without text do not count."""
 _MAX_NAMED: Final = 10
+_DAMAGED: Final = "The mail is damaged and cannot be read."
 _NOT_WITHIN: Final = frozenset({media.MAIL, media.OUTLOOK, media.ZIP, media.RECORD})
 """Types of attachments that are not read: they have files themselves."""
 
@@ -47,7 +48,7 @@ def read_eml(content: bytes) -> Reading:
     except (ExtractionError, MemoryError):
         raise
     except Exception as exc:  # the parser of headers raises many kinds
-        raise ExtractionError("The mail is damaged and cannot be read.") from exc
+        raise ExtractionError(_DAMAGED) from exc
     return _mail(headers, date, body, attachments, warnings)
 
 
@@ -57,9 +58,13 @@ def read_msg(content: bytes) -> Reading:
     Raises:
         ExtractionError: ``unreadable``, or ``empty``.
     """
+    from olefile import OleFileIO
     from oxmsg import Message
 
     try:
+        with OleFileIO(io.BytesIO(content)) as file:
+            if sum(map(file.get_size, file.listdir())) > len(content):  # it would be read to that size
+                raise ExtractionError(_DAMAGED)
         message = Message.load(io.BytesIO(content))
         date = message.sent_date
         recipients = ", ".join(f"{one.name} <{one.email_address}>" for one in message.recipients)
@@ -72,7 +77,7 @@ def read_msg(content: bytes) -> Reading:
     except (ExtractionError, MemoryError):
         raise
     except Exception as exc:  # olefile and python-oxmsg raise many kinds
-        raise ExtractionError("The mail is damaged and cannot be read.") from exc
+        raise ExtractionError(_DAMAGED) from exc
     return _mail({**headers, "Date": date.isoformat() if date else ""}, date, body, attachments, [])
 
 
