@@ -15,7 +15,7 @@ from vectorforge.db.connection import Database
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import DistanceMetric
 from vectorforge.vectorstore.pgvector import PgVectorStore
-from vectorforge.vectorstore.search.words import lexical_ctes, numbers_of
+from vectorforge.vectorstore.search.words import Pruning, lexical_ctes, numbers_of
 
 SCOPE = """
 scope AS (
@@ -54,14 +54,32 @@ def bm25(question: str, passages: Sequence[Sequence[str]]) -> dict[int, float]:
     return dict(scores)
 
 
+def rarest(question: str, passages: Sequence[Sequence[str]], *, postings: int, rows: int) -> set[str]:
+    """Return the words that choose the candidates: see ``Pruning``."""
+    chosen, before = set(), 0
+    counts = {word: sum(word in passage for passage in passages) for word in question.split()}
+    for word, count in sorted(counts.items(), key=lambda pair: pair[1]):
+        if before + count <= postings or before < 4 * rows:
+            chosen.add(word)
+        before += count
+    return chosen
+
+
 async def search(
-    db: TenantDatabase, collection_id: UUID, question: str, *, limit: int = 1000, of_three: str = ""
+    db: TenantDatabase,
+    collection_id: UUID,
+    question: str,
+    *,
+    limit: int = 1000,
+    of_three: str = "",
+    pruning: Pruning | None = None,
 ) -> list[tuple[int, float]]:
     """Return the best chunks' ordinals and scores."""
     ctes = {
-        "": lexical_ctes(),
-        "joined": f"{FOUND}, {lexical_ctes(AMONG_FOUND)}",
-        "tested": lexical_ctes(chunk_passes=OF_THREE),
+        "": lexical_ctes(pruning=pruning),
+        "joined": f"{FOUND}, {lexical_ctes(AMONG_FOUND, pruning=pruning)}",
+        "tested": lexical_ctes(chunk_passes=OF_THREE, pruning=pruning),
+        "narrow": lexical_ctes(chunk_passes=OF_THREE.replace("3", "50"), pruning=pruning),
     }[of_three]
     rows = await db.fetch_all(
         f"""
@@ -172,6 +190,52 @@ class TestFrequentWords:
             for limit in (10, 100):
                 best = await search(db, collection_id, question, limit=limit)
                 assert [score for _, score in best] == pytest.approx(expected[:limit], rel=1e-9), question
+
+    # Issue 18: in a large collection the rarer words choose, and all words score
+    @pytest.mark.parametrize("of_three", ["", "tested"])
+    async def test_rarer_words_choose_the_candidates_of_a_pruned_search(
+        self, db: TenantDatabase, passages: list[list[str]], of_three: str
+    ) -> None:
+        collection_id = await store(db, list(map(" ".join, passages)), language="simple")
+        read = [[*["bl", "cm"] * 3, "heading", str(number), *words] for number, words in enumerate(passages)]
+        generator, pruning = random.Random(23), Pruning(postings=300, candidates=4_000)
+        changed = 0
+        for _ in range(15):
+            question = " ".join(["w0", "w1", *(f"w{generator.randrange(20, 300)}" for _ in range(3))])
+            scores = bm25(question, read)
+            if of_three:
+                scores = {number: score for number, score in scores.items() if number % 3 == 0}
+            rare = rarest(question, read, postings=300, rows=10)
+            with_rare = [score for number, score in scores.items() if not rare.isdisjoint(read[number])]
+            best = await search(db, collection_id, question, limit=10, of_three=of_three, pruning=pruning)
+            assert [score for _, score in best] == pytest.approx(
+                sorted(with_rare, reverse=True)[:10], rel=1e-9
+            )
+            every = await search(db, collection_id, question, of_three=of_three, limit=4_000, pruning=pruning)
+            assert dict(every) == pytest.approx(scores, rel=1e-9)
+            changed += sorted(with_rare)[-10:] != sorted(scores.values())[-10:]
+        assert changed, "some of the best chunks have frequent words only"
+
+    async def test_pruned_search_with_narrow_filter_is_not_short(
+        self, db: TenantDatabase, passages: list[list[str]]
+    ) -> None:
+        collection_id = await store(db, list(map(" ".join, passages)), language="simple")
+        read = [[*["bl", "cm"] * 3, "heading", str(number), *words] for number, words in enumerate(passages)]
+        scores = bm25("w0 w50 w60", read)
+        best = await search(
+            db, collection_id, "w0 w50 w60", limit=10, of_three="narrow", pruning=Pruning(50, candidates=40)
+        )
+        assert len(best) == 10
+        assert dict(best) == pytest.approx({number: scores[number] for number, _ in best}, rel=1e-9)
+        assert all(number % 50 == 0 for number, _ in best)
+
+    async def test_pruned_search_of_frequent_words_alone_ranks_all_their_chunks(
+        self, db: TenantDatabase, passages: list[list[str]]
+    ) -> None:
+        collection_id = await store(db, list(map(" ".join, passages)), language="simple")
+        for question in ("w0", "w0 w1", "heading"):
+            whole = await search(db, collection_id, question, limit=20)
+            assert await search(db, collection_id, question, limit=20, pruning=Pruning(postings=10)) == whole
 
 
 @pytest.mark.parametrize(

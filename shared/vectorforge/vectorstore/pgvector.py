@@ -68,7 +68,7 @@ class PgVectorStore(VectorStore):
         db: TenantDatabase,
         *,
         exact_scan_limit: int = EXACT_SCAN_LIMIT,
-        ef_search: int = 200,
+        ef_search: int = 256,
         reader: "Reader | None" = None,
     ) -> None:
         self._db = db

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -15,8 +15,10 @@ from vectorforge.types import DistanceMetric, SearchMode
 from vectorforge.vectorstore.filters.parse import parse
 from vectorforge.vectorstore.filters.sql import SearchFilter
 from vectorforge.vectorstore.search.matches import SearchPlan, SearchShape
+from vectorforge.vectorstore.search.search import PlanCache
 from vectorforge.vectorstore.search.statement import SearchConstants, search_sql
 from vectorforge.vectorstore.search.vectors import index_kind
+from vectorforge.vectorstore.search.words import PRUNED_FROM
 from vectorforge.vectorstore.validation import single_precision, wire_vector
 
 
@@ -49,10 +51,13 @@ def sql(
     *,
     plan: SearchPlan = SearchPlan.CHOSEN,
     of_profile: bool = False,
+    large: bool = False,
 ) -> str:
     space = f"{metric.value}_{dimension}"
     kind = index_kind(space, dimension)
-    shape = SearchShape(mode, metric, dimension, kind, condition is not None, of_profile, narrowed=False)
+    shape = SearchShape(
+        mode, metric, dimension, kind, condition is not None, of_profile, narrowed=False, large=large
+    )
     constants = SearchConstants(
         collection_id,
         space,
@@ -115,3 +120,42 @@ async def test_profile_search_plan_restricts_embeddings_by_document_index(
     assert "(document_id = ANY (" in plan
     assert "Join Filter: (p.document_id" not in plan
     assert "_hnsw" in plan
+
+
+# Issue 18: where all words are rare, the statement of a large collection finds the same
+@pytest.mark.parametrize("filters", [None, {"kind": "rare"}])
+@pytest.mark.parametrize(
+    ("mode", "way"),
+    [(SearchMode.LEXICAL, SearchPlan.CHOSEN), (SearchMode.HYBRID, SearchPlan.CHOSEN),
+     (SearchMode.HYBRID, SearchPlan.INDEX)],
+)  # fmt: skip
+async def test_statement_of_large_collection_returns_the_same_rows(
+    indexed_database: Database,
+    make_tenant: Callable[[], str],
+    mode: SearchMode,
+    way: SearchPlan,
+    filters: dict[str, Any] | None,
+) -> None:
+    db = indexed_database.for_tenant(make_tenant())
+    collection_id, vectors = await fill(db, 8, [{"kind": "rare"}, {"kind": "other"}] * 15)
+    condition = SearchFilter.of(parse(filters), collection_id) if filters else None
+    params = {**search_params(db, vectors[0], condition), "scan_tuples": 1_000, "query_text": "heading 4 16"}
+    found = []
+    for large in (False, True):
+        statement = sql(collection_id, mode, DistanceMetric.COSINE, 8, condition, plan=way, large=large)
+        rows = await db.fetch_all(statement, params)
+        found.append({row["ordinal"]: (row["lexical_score"], row["relevance"]) for row in rows})
+    assert found[0].keys() >= {4, 16}
+    assert found[1].keys() == found[0].keys()
+    for ordinal, scores in found[0].items():
+        assert found[1][ordinal] == pytest.approx(scores, rel=1e-9)
+
+
+def test_plan_cache_knows_large_collections_until_they_shrink() -> None:
+    cache, collection = PlanCache(), uuid4()
+    cache.note_size(collection, PRUNED_FROM)
+    assert not cache.is_large(collection)
+    cache.note_size(collection, PRUNED_FROM + 1)
+    assert cache.is_large(collection)
+    cache.note_size(collection, 10)
+    assert not cache.is_large(collection)

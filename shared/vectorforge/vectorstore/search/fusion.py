@@ -60,6 +60,7 @@ nearest AS (
     LIMIT %(top_k)s
 )
 """
+NEAREST_IDS: Final = "(SELECT chunk_id AS id FROM dense)"
 _SIMILARITIES = {
     DistanceMetric.COSINE: "greatest(score, 0)",
     DistanceMetric.INNER_PRODUCT: "greatest(score, 0) / greatest(1, max(score) OVER ())",
@@ -90,7 +91,7 @@ def ranked(mode: SearchMode, metric: DistanceMetric) -> str:
         return _BY_WORDS
     return _UNITED.format(
         chunk=CHUNK_OF.format(relation="of_dense"),
-        numbers=numbers_of("(SELECT chunk_id AS id FROM dense)"),
+        numbers=numbers_of(NEAREST_IDS),
         operator=OPERATORS[metric],
         score=f"({SCORES[metric]})",
         similarity=_SIMILARITIES[metric],

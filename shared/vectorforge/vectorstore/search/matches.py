@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from vectorforge.types import DistanceMetric, SearchMode
 from vectorforge.vectorstore.search.vectors import IndexKind
-from vectorforge.vectorstore.search.words import numbers_of
+from vectorforge.vectorstore.search.words import Pruning, numbers_of
 
 _LOOSENESS = 2
 """Candidates that the index over metadata may give per requested match: a filter drops some."""
@@ -44,6 +44,8 @@ class SearchShape(NamedTuple):
     """The index over metadata covers a part of the filter, ``narrowing``."""
     with_vectors: bool = False
     """Return the chunks' vectors."""
+    large: bool = False
+    """The collection has so many chunks that the rarer words of the query choose the candidates."""
 
 
 # An array, not a join: without statistics the planner would read the whole collection for each document.
@@ -139,6 +141,15 @@ CASE WHEN NOT {{complete}} THEN {{candidate}}
     WHEN (SELECT matching FROM counted) <= {_MOST_NUMBERED} THEN TRUE
     ELSE (t.chunk_id IN (SELECT id FROM found)) IS TRUE END
 """  # noqa: S608 -- the only insertion is our own
+
+
+def pruning(shape: SearchShape, plan: SearchPlan) -> Pruning | None:
+    """Return bounds for the words of a large collection, of which nearly all chunks match, or many."""
+    if not shape.large:
+        return None
+    if match_everything(shape):
+        return Pruning()
+    return Pruning(candidates=10_000) if plan is SearchPlan.INDEX else None
 
 
 def passes_among_words(shape: SearchShape, plan: SearchPlan) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import Chunk, DistanceMetric, NearestChunks, RetrievedChunk, Scan, SearchMode
 from vectorforge.vectorstore.search.matches import SearchPlan, SearchShape
 from vectorforge.vectorstore.search.statement import MAX_SCAN_TUPLES, SearchConstants, search_sql
+from vectorforge.vectorstore.search.words import PRUNED_FROM
 
 if TYPE_CHECKING:  # only a database with read replicas needs it
     from vectorforge.db.reader import Reader
@@ -102,6 +103,18 @@ class PlanCache:
 
     def __init__(self) -> None:
         self._collections: OrderedDict[UUID, IndexedCollection] = OrderedDict()
+        self._large: set[UUID] = set()
+
+    def is_large(self, collection_id: UUID) -> bool:
+        """Return True if the collection had more than ``PRUNED_FROM`` chunks when it was last searched."""
+        return collection_id in self._large
+
+    def note_size(self, collection_id: UUID, chunks: int) -> None:
+        """Note a collection's number of chunks, for ``is_large``."""
+        if chunks <= PRUNED_FROM:
+            self._large.discard(collection_id)
+        elif len(self._large) < _MAX_CACHED:
+            self._large.add(collection_id)
 
     def get(self, collection_id: UUID, filter_sql: str) -> IndexedCollection | None:
         """Return the collection if its index suits the filter, by earlier searches."""
@@ -238,10 +251,12 @@ class Searcher:
             **search.params,
             "scan_tuples": None if facts is None else facts.scan_tuples(max(candidates, ef_search)),
         }
-        statement = search_sql(search.shape, plan, constants, search.filter_sql)
+        shape = search.shape._replace(large=_plan_cache.is_large(search.collection_id))
+        statement = search_sql(shape, plan, constants, search.filter_sql)
         rows = await self._fetch(search, statement, params)
         if not rows:
             return None
+        _plan_cache.note_size(search.collection_id, rows[0]["chunk_count"])
         result = SearchRows(search, plan, rows, rows[0]["reason"], _total(search.shape, rows[0], limit))
         if search.shape.dimension and plan is not SearchPlan.COMPARED:
             enough = result.reason == "many" and not result.is_short()
