@@ -1,11 +1,14 @@
 """A server with guides, and an openai client of it."""
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 import httpx2
 import pytest
+import pytest_asyncio
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionChunk
 from pydantic import SecretStr
@@ -14,7 +17,6 @@ from tests.support.http.live_api import (
     LiveApi,
     add_documents,
     finished_job,
-    key_of,
     live_api,
     new_collection,
     settings_for,
@@ -32,31 +34,64 @@ MODEL = "vectorforge/handbook"
 ASKED: Any = [{"role": "user", "content": "How long must the dough rise?"}]
 
 
-@pytest.fixture
-async def vendor() -> AsyncIterator[FakeOpenAI]:
-    async with FakeOpenAI() as server:
-        yield server
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A server with guides of one tenant, its vendor, and the tenant's client."""
+
+    api: LiveApi
+    vendor: FakeOpenAI
+    tenant: str
+    client: AsyncOpenAI
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def module_server(postgres_server: EmbeddedPostgres) -> AsyncIterator[Served]:
+    tenant = f"tenant-{uuid.uuid4().hex[:12]}"
+    async with FakeOpenAI() as vendor:
+        provider = OpenAIProvider(SecretStr(vendor.api_key), base_url=vendor.base_url, retries=0)
+        query = QuerySettings(degraded_answers=False)
+        config = settings_for(postgres_server.app_url, [tenant], query=query)
+        async with live_api(config, provider) as api, api.client(tenant) as native:
+            await add_documents(native, await new_collection(native, "handbook"), **GUIDES)
+            web = {
+                "source": "https://example.org/bike",
+                "text": "Oil the chain.",
+                "metadata": {"kind": "bike"},
+            }
+            posted = await native.post("/v1/collections", json={"name": "web"})
+            path = f"/v1/collections/{posted.json()['id']}/documents"
+            job = await native.post(path, json={"documents": [{**web, "title": "On [bikes]"}]})
+            await finished_job(native, job.json()["id"])
+            async with api.openai(tenant) as client:
+                yield Served(api, vendor, tenant, client)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def server(module_server: Served) -> Served:
+    """Return the server, without a request, a script or a cached answer of an earlier test."""
+    module_server.vendor.reset()
+    await module_server.api.outdate_answers(module_server.tenant)
+    return module_server
 
 
 @pytest.fixture
-async def api(postgres_server: EmbeddedPostgres, tenant: str, vendor: FakeOpenAI) -> AsyncIterator[LiveApi]:
-    provider = OpenAIProvider(SecretStr(vendor.api_key), base_url=vendor.base_url, retries=0)
-    query = QuerySettings(degraded_answers=False)
-    config = settings_for(postgres_server.app_url, [tenant], query=query)
-    async with live_api(config, provider) as running, running.client(tenant) as native:
-        await add_documents(native, await new_collection(native, "handbook"), **GUIDES)
-        web = {"source": "https://example.org/bike", "text": "Oil the chain.", "metadata": {"kind": "bike"}}
-        posted = await native.post("/v1/collections", json={"name": "web"})
-        path = f"/v1/collections/{posted.json()['id']}/documents"
-        job = await native.post(path, json={"documents": [{**web, "title": "On [bikes]"}]})
-        await finished_job(native, job.json()["id"])
-        yield running
+def api(server: Served) -> LiveApi:
+    return server.api
 
 
 @pytest.fixture
-async def client(api: LiveApi, tenant: str) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{api.url}/v1", api_key=key_of(tenant), max_retries=0) as opened:
-        yield opened
+def vendor(server: Served) -> FakeOpenAI:
+    return server.vendor
+
+
+@pytest.fixture
+def tenant(server: Served) -> str:
+    return server.tenant
+
+
+@pytest.fixture
+def client(server: Served) -> AsyncOpenAI:
+    return server.client
 
 
 def content_of(chunks: list[ChatCompletionChunk]) -> str:

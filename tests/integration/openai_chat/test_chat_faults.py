@@ -16,6 +16,8 @@ from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
 from tests.support.vendors.vendor_behaviour import Failure
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 async def test_error_before_the_stream_raises_sdk_exception_class(
     client: AsyncOpenAI, api: LiveApi, vendor: FakeOpenAI

@@ -13,6 +13,8 @@ from tests.support.http.live_api import LiveApi
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 FRESH = {"Cache-Control": "no-cache"}
 

@@ -21,6 +21,8 @@ from vectorforge.llm.providers.openai_compatible import MaxServeProvider
 from vectorforge.llm.tools import ToolCallDelta, join_tool_calls
 from vectorforge.local.postgres import EmbeddedPostgres
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 __all__ = ["quoting"]
 
 BY_TOOL: Any = {"retrieval": "tool"}
@@ -177,13 +179,13 @@ async def test_failure_after_a_search_is_an_error(client: AsyncOpenAI, vendor: F
     assert failed.value.status_code in (400, 502)
 
 
-async def test_fallback_model_searches_anew(postgres_server: EmbeddedPostgres, tenant: str) -> None:
+async def test_fallback_model_searches_anew(postgres_server: EmbeddedPostgres) -> None:
     async with FakeOpenAI() as broken, FakeAnthropic() as working:
         second = AnthropicProvider(SecretStr(working.api_key), base_url=working.base_url, retries=0)
         first = openai_provider(broken)
         broken.script(searching("kettle"), Failure(500))
         working.script(searching("dough", texts=("Let me look.",)), cited(1))
-        async for client in served(postgres_server, tenant, first, second):
+        async for client in served(postgres_server, first, second):
             message, details = await answered(client, stream=True)
             assert message["content"] == "Let me look.\n\nTwo hours [1]."
             assert "two hours" in details["sources"][0]["text"]
@@ -202,10 +204,10 @@ async def test_server_without_a_model_names_retrieval(quoting: AsyncOpenAI, stre
     assert refused.value.param == "retrieval"
 
 
-async def test_provider_without_tools_names_retrieval(postgres_server: EmbeddedPostgres, tenant: str) -> None:
+async def test_provider_without_tools_names_retrieval(postgres_server: EmbeddedPostgres) -> None:
     async with FakeCompletions() as vendor:
         provider = MaxServeProvider(vendor.api_key, mode="completions", base_url=vendor.base_url, retries=0)
-        async for client in served(postgres_server, tenant, provider):
+        async for client in served(postgres_server, provider):
             with pytest.raises(openai.BadRequestError) as refused:
                 await client.chat.completions.create(model=MODEL, messages=ASKED, extra_body=BY_TOOL)
             assert refused.value.param == "retrieval"

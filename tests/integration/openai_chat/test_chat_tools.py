@@ -1,17 +1,19 @@
 """Chat completions with tools of the client, over the openai package."""
 
 import json
+import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
 import openai
 import pytest
+import pytest_asyncio
 from openai import AsyncOpenAI
 from pydantic import BaseModel, SecretStr
 
 from tests.integration.openai_chat.conftest import ASKED, GUIDES, MODEL, streamed
 from tests.integration.openai_chat.test_chat_output import GOOD, SCHEMA, STREAMED, reply
-from tests.support.http.live_api import LiveApi, add_documents, key_of, live_api, new_collection, settings_for
+from tests.support.http.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
 from tests.support.vendors.fake_anthropic import FakeAnthropic
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Failure, Reply, ToolCall
@@ -22,6 +24,8 @@ from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.local.postgres import EmbeddedPostgres
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PARAMETERS: Any = {
     "type": "object",
@@ -186,22 +190,20 @@ async def test_empty_collection_leaves_tools_to_the_model(client: AsyncOpenAI, v
     assert answer.choices[0].finish_reason == "tool_calls"
 
 
-async def served(
-    server: EmbeddedPostgres, tenant: str, *providers: BaseLLMProvider
-) -> AsyncIterator[AsyncOpenAI]:
+async def served(server: EmbeddedPostgres, *providers: BaseLLMProvider) -> AsyncIterator[AsyncOpenAI]:
+    tenant = f"tenant-{uuid.uuid4().hex[:12]}"
     llm = LLMSettings(llm_fallbacks=[provider.name for provider in providers[1:]])
     config = settings_for(server.app_url, [tenant], query=QuerySettings(degraded_answers=True), llm=llm)
     async with live_api(config, *providers) as running, running.client(tenant) as native:
         await add_documents(native, await new_collection(native, "handbook"), **GUIDES)
-        options: Any = {"base_url": f"{running.url}/v1", "api_key": key_of(tenant), "max_retries": 0}
-        async with AsyncOpenAI(**options) as opened:
+        async with running.openai(tenant) as opened:
             yield opened
 
 
-@pytest.fixture
-async def quoting(postgres_server: EmbeddedPostgres, tenant: str) -> AsyncIterator[AsyncOpenAI]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def quoting(postgres_server: EmbeddedPostgres) -> AsyncIterator[AsyncOpenAI]:
     """Client of a server without a model."""
-    async for opened in served(postgres_server, tenant, ExtractiveProvider()):
+    async for opened in served(postgres_server, ExtractiveProvider()):
         yield opened
 
 
@@ -254,13 +256,13 @@ async def test_server_without_a_model_quotes_despite_optional_tools_up_to_the_st
     assert texts[1] == "Let the dough rise for two hours before "
 
 
-async def test_fallback_provider_gets_the_same_tools(postgres_server: EmbeddedPostgres, tenant: str) -> None:
+async def test_fallback_provider_gets_the_same_tools(postgres_server: EmbeddedPostgres) -> None:
     async with FakeOpenAI() as broken, FakeAnthropic() as working:
         second = AnthropicProvider(SecretStr(working.api_key), base_url=working.base_url, retries=0)
         working.script(CALLING)
         failing = OpenAIProvider(SecretStr(broken.api_key), base_url=broken.base_url, retries=0)
         broken.unscripted = Failure(500)
-        async for client in served(postgres_server, tenant, failing, second):
+        async for client in served(postgres_server, failing, second):
             answer = await client.chat.completions.create(model=MODEL, messages=ASKED, tools=[WEATHER, CLOCK])
             calls = answer.choices[0].message.tool_calls or []
             assert [(c.id, c.function.arguments) for c in calls] == [  # type: ignore[union-attr]

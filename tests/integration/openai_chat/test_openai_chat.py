@@ -4,6 +4,7 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
 from openai import AsyncOpenAI, OpenAI
 
 from tests.integration.openai_chat.conftest import ASKED, MODEL, content_of, streamed
@@ -13,6 +14,8 @@ from tests.support.http.live_api import (
 )
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 def cited(content: str, annotations: Any) -> list[tuple[str, str]]:

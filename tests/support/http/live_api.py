@@ -6,7 +6,7 @@ import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 from pydantic import SecretStr
@@ -23,6 +23,9 @@ from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
 
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
 _TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """One for all clients: reading the certificates of each was a third of the tests' CPU time."""
 
@@ -38,6 +41,20 @@ class LiveApi:
         """A client with this tenant's key; None has no key. To be used as a context manager."""
         headers = {} if tenant is None else {"Authorization": f"Bearer {key_of(tenant)}"}
         return httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=30, verify=_TLS, **options)
+
+    def openai(self, tenant: str) -> "AsyncOpenAI":
+        """A client of the ``openai`` package with this tenant's key."""
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+        http = DefaultAsyncHttpxClient(verify=_TLS)
+        key = key_of(tenant)
+        return AsyncOpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, http_client=http)
+
+    async def outdate_answers(self, tenant: str) -> None:
+        """Let no later query find a cached answer of now, for tests that share a server and its documents."""
+        db = self.application.database.for_tenant(tenant)
+        raised = "UPDATE vectorforge.collections SET data_version = data_version + 1 WHERE tenant_id = %s"
+        await db.execute(raised, (tenant,))
 
 
 def key_of(tenant: str) -> str:

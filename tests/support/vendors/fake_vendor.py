@@ -53,7 +53,8 @@ class FakeVendor(ABC):
             port: Port to listen on; 0 for any free one.
         """
         self.api_key = api_key
-        self.refused = dict(refused or {})
+        self._always_refused = dict(refused or {})
+        self.refused = dict(self._always_refused)
         self._port = port
         self.requests: list[RecordedRequest] = []
         """Every generation request, rejected ones included, in order."""
@@ -69,9 +70,11 @@ class FakeVendor(ABC):
         self._script.extend(behaviours)
 
     def reset(self) -> None:
-        """Forget the requests and the rest of the script, between tests of one server."""
+        """Return to the state after the start, between tests of one server."""
         self.requests.clear()
         self._script.clear()
+        self.refused = dict(self._always_refused)
+        self.unscripted = Reply()
 
     @property
     def base_url(self) -> str:
