@@ -162,7 +162,7 @@ def each_app_url(request: pytest.FixtureRequest, postgres_server: EmbeddedPostgr
     return bouncer.route(postgres_server.app_url)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def app_url(request: pytest.FixtureRequest, postgres_server: EmbeddedPostgres) -> str:
     """Return the connection string of the app role through PgBouncer, or direct where it is missing."""
     if not Path(PGBOUNCER).exists() and "CI" not in os.environ:

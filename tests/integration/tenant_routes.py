@@ -1,6 +1,7 @@
 """Every route with a request for it, and a tenant whose data another one must not see."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -258,22 +259,27 @@ async def furnish(client: httpx2.AsyncClient, secret: str) -> dict[str, str]:
     }
 
 
-@pytest.fixture
-async def alice(
-    app_url: str, make_tenant: Callable[[], str], monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Alice]:
-    for variable, value in aws_environment("http://127.0.0.1:1").items():  # uploads are only signed here
-        monkeypatch.setenv(variable, value)
-    name, bob = make_tenant(), make_tenant()
+@asynccontextmanager
+async def furnished(app_url: str, name: str, bob: str, *others: str) -> AsyncIterator[Alice]:
+    """Start a server with one of everything of Alice; Bob and the others have only keys."""
     config = settings_for(
-        app_url, [name, bob], server={"local_tenant": name}, aws=AwsSettings(uploads_bucket="uploads")
+        app_url,
+        [name, bob, *others],
+        server={"local_tenant": name},
+        aws=AwsSettings(uploads_bucket="uploads"),
     )
-    async with (
-        live_api(config) as api,
-        api.client(name) as client,
-    ):
-        ids = {**await furnish(client, SECRET), "tenant": name}
-        yield Alice(api, name, bob, ids)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for variable, value in aws_environment("http://127.0.0.1:1").items():  # uploads are only signed here
+            monkeypatch.setenv(variable, value)
+        async with live_api(config) as api, api.client(name) as client:
+            ids = {**await furnish(client, SECRET), "tenant": name}
+            yield Alice(api, name, bob, ids)
+
+
+@pytest.fixture
+async def alice(app_url: str, make_tenant: Callable[[], str]) -> AsyncIterator[Alice]:
+    async with furnished(app_url, make_tenant(), make_tenant()) as started:
+        yield started
 
 
 async def request(client: httpx2.AsyncClient, method: str, path: str, body: Any) -> httpx2.Response:

@@ -1,8 +1,12 @@
 """Two tenants over every route: each sees its own data only; a route without a case here fails."""
 
 import re
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
+import pytest_asyncio
 
 from tests.integration.tenant_routes import (
     CASES,
@@ -18,6 +22,7 @@ from tests.integration.tenant_routes import (
     alice,
     code_of,
     deleted_when,
+    furnished,
     request,
 )
 from tests.support.http.live_api import (
@@ -28,6 +33,22 @@ from vectorforge.api.request_state import error_shape_of
 from vectorforge.limits.settings import Limits
 
 _FIXTURE = alice
+in_module_loop = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def module_server(app_url: str) -> AsyncIterator[tuple[Alice, list[str]]]:
+    """Start a server with one of everything, and unused tenants of it."""
+    alice, *others = (f"tenant-{uuid.uuid4().hex[:12]}" for _ in range(100))
+    async with furnished(app_url, alice, *others) as started:
+        yield started, others
+
+
+@pytest.fixture
+def unharmed(module_server: tuple[Alice, list[str]]) -> Alice:
+    """Return Alice for tests that try to read or change her data as a new Bob, and do not."""
+    alice, others = module_server
+    return replace(alice, bob=others.pop())
 
 
 def test_routes_have_a_tenant_isolation_case() -> None:
@@ -78,41 +99,46 @@ async def test_billable_routes_are_rate_limited(alice: Alice) -> None:
                 assert response.headers["ratelimit"].startswith('"requests";r=0;t='), (method, path)
 
 
-async def test_collection_id_of_other_tenant_returns_no_data(alice: Alice) -> None:  # C17
-    async with alice.api.client(alice.bob) as client:
+@in_module_loop
+async def test_collection_id_of_other_tenant_returns_no_data(unharmed: Alice) -> None:  # C17
+    async with unharmed.api.client(unharmed.bob) as client:
         for path in ("/v1/rag/query", "/v1/search"):
             for stream in ({}, {"stream": True}) if "rag" in path else ({},):
-                body = {**QUESTION, "collection": alice.ids["collection_id"], **stream}
+                body = {**QUESTION, "collection": unharmed.ids["collection_id"], **stream}
                 assert (await client.post(path, json=body)).status_code == 404
         await new_collection(client, "default")
         for path in ("/v1/rag/query", "/v1/docrag/query"):
-            body = {**QUESTION, "conversation_id": alice.ids["conversation_id"]}
+            body = {**QUESTION, "conversation_id": unharmed.ids["conversation_id"]}
             assert (await client.post(path, json=body)).status_code == 404
         for path in ("/v1/jobs", "/v1/queries", "/v1/stats", "/v1/stats/usage"):
-            response = await client.get(path, params={"collection_id": alice.ids["collection_id"]})
+            response = await client.get(path, params={"collection_id": unharmed.ids["collection_id"]})
             assert (response.status_code, code_of(response)) == (404, "not_found")
 
 
-async def test_filter_deletion_in_collection_of_other_tenant_returns_404(alice: Alice) -> None:  # C17
-    path = f"/v1/collections/{alice.ids['collection_id']}/documents"
+@in_module_loop
+async def test_filter_deletion_in_collection_of_other_tenant_returns_404(unharmed: Alice) -> None:  # C17
+    path = f"/v1/collections/{unharmed.ids['collection_id']}/documents"
     everything = {"filters": {"nothing": {"$exists": False}}}
-    async with alice.api.client(alice.bob) as as_bob, alice.api.client(alice.name) as as_alice:
+    async with unharmed.api.client(unharmed.bob) as as_bob, unharmed.api.client(unharmed.name) as as_alice:
         assert (await as_bob.post(f"{path}/delete", json=everything)).status_code == 404
         assert (await as_alice.get(path)).json()["total"] == 1
 
 
+@in_module_loop
 async def test_request_without_valid_key_returns_401(
-    alice: Alice, subtests: pytest.Subtests
+    unharmed: Alice, subtests: pytest.Subtests
 ) -> None:  # C42, security 10
     wrong = ("Bearer wrong", "Basic eA==", "Bearer", f"Bearer {'x' * 600}")
     credentials = ({}, {"X-Api-Key": "x"}, *({"Authorization": value} for value in wrong))
-    async with alice.api.client(None) as client:
+    async with unharmed.api.client(None) as client:
         for method, path in sorted(CASES):
             for headers in credentials:
                 with subtests.test(f"{method} {path}", headers=headers):
                     # An unreadable body would be a 400: it is not parsed before the key is checked.
                     declared = {**headers, "content-type": "application/json"}
-                    response = await client.request(method, alice.fill(path), headers=declared, content=b"{")
+                    response = await client.request(
+                        method, unharmed.fill(path), headers=declared, content=b"{"
+                    )
                     assert (response.status_code, code_of(response)) == (401, "unauthenticated")
                     # RFC 6750: no error is named where there was no credential
                     presented = headers.get("Authorization") not in ("Basic eA==", "Bearer") and headers != {}
@@ -120,14 +146,15 @@ async def test_request_without_valid_key_returns_401(
                     assert response.headers["www-authenticate"] == expected
 
 
+@in_module_loop
 @pytest.mark.parametrize(
     "path", [path for (_, path), case in CASES.items() if case.body and case.body is not TOOL_CALL]
 )
-async def test_tenant_id_in_body_is_rejected(alice: Alice, path: str) -> None:  # C42
+async def test_tenant_id_in_body_is_rejected(unharmed: Alice, path: str) -> None:  # C42
     method, case = next((m, c) for (m, p), c in CASES.items() if p == path and c.body)
-    async with alice.api.client(alice.bob) as client:
-        filled = alice.fill(path)
-        body = {**(alice.fill_body(case) or {}), "tenant_id": alice.name}
+    async with unharmed.api.client(unharmed.bob) as client:
+        filled = unharmed.fill(path)
+        body = {**(unharmed.fill_body(case) or {}), "tenant_id": unharmed.name}
         response = await client.request(method, filled, json=body)
     if path == "/api/chat":  # whose clients send their own fields, which are ignored
         assert response.status_code == 404
