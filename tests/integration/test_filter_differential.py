@@ -28,7 +28,7 @@ FILTERS = 1_000
 """Filters for each seed."""
 CHUNKS = 100
 SEARCHED = 25
-"""Filters of each seed that are also used in searches, with every plan."""
+"""The first filters of each seed, which are also used in searches, with every plan."""
 STATEMENT_CHARS = 13_000
 """Bytes of the conditions in one statement; more than 16 KB would pin a connection of RDS Proxy (C34)."""
 OPERATORS = ["$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$exists", "$contains"]
@@ -64,9 +64,9 @@ async def store_chunks(db: TenantDatabase, generator: random.Random) -> Stored:
     return Stored(db, memory, collection_id, metadata)
 
 
-def make_cases(stored: Stored, generator: random.Random) -> list[Case]:
+def make_cases(stored: Stored, generator: random.Random, number: int) -> list[Case]:
     filters = RandomFilters(generator, stored.metadata)
-    made = [filters.make() for _ in range(FILTERS)]
+    made = [filters.make() for _ in range(number)]
     return [Case(one, reference(one, stored.metadata)) for one in made]
 
 
@@ -98,7 +98,7 @@ async def test_sql_filter_matches_reference_evaluator(
 ) -> None:
     generator = random.Random(seed)
     stored = await store_chunks(direct_database.for_tenant(make_tenant()), generator)
-    cases = make_cases(stored, generator)
+    cases = make_cases(stored, generator, FILTERS)
     compared = 0
     for part, columns, params in statements(cases):
         rows = await stored.db.fetch_all(
@@ -134,7 +134,7 @@ async def test_filtered_search_matches_reference_evaluator(
         PgVectorStore(stored.db, exact_scan_limit=0),
         stored.memory,
     ]
-    for case in generator.sample(make_cases(stored, generator), SEARCHED):
+    for case in make_cases(stored, generator, SEARCHED):
         expected = {f"number {n}" for n, holds in enumerate(case.expected) if holds}
         for store in stores:
             found = await store.search(
@@ -152,7 +152,7 @@ def test_generated_filters_distinguish_chunks() -> None:
     """Filters that match all or none prove little: half of them, with every operator, match some."""
     deciding: Counter[str] = Counter()
     total = 0
-    for seed in SEEDS:
+    for seed in SEEDS[:2]:
         generator = random.Random(seed)
         metadata = [random_metadata(generator) for _ in range(CHUNKS)]
         filters = RandomFilters(generator, metadata)
@@ -163,8 +163,8 @@ def test_generated_filters_distinguish_chunks() -> None:
                 deciding.update(name for name in [*OPERATORS, "$and", "$or", "$not"] if f'"{name}"' in text)
                 deciding["nested"] += any("." in key for key in keys_of(made))
                 deciding["plain"] += any(not isinstance(value, dict) for value in made.values())
-    assert total > 5_000
-    assert min(deciding.values()) > 400, deciding
+    assert total > 1_000
+    assert min(deciding.values()) > 80, deciding
     assert len(deciding) == len(OPERATORS) + 5
 
 

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
 from tests.support.http.live_api import build_application
+from tests.support.postgres.databases import create_database, drop_database
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.bootstrap import Application
 from vectorforge.cli.ingest.rows import RowsSummary, RowsToIngest, ingest_rows
@@ -23,6 +24,7 @@ from vectorforge.cli.session import Session
 from vectorforge.cli.terminal import Terminal
 from vectorforge.config import DatabaseSettings, VectorForgeConfig
 from vectorforge.errors import DatabaseUnavailableError, InvalidInputError, VectorForgeError
+from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import Collection, RetrievedChunk
 
 ARTICLES = """
@@ -78,17 +80,25 @@ class Shop:
         return embedder
 
 
+@pytest.fixture(scope="module")
+def source_database(postgres_server: EmbeddedPostgres) -> Iterator[str]:
+    url = create_database(postgres_server.migrator_url, empty=True)
+    yield url
+    drop_database(url)
+
+
 @pytest.fixture
 async def shop(
-    make_database: Callable[..., str], fresh_database_url: str, make_tenant: Callable[[], str]
+    source_database: str, postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> AsyncIterator[Shop]:
-    config = VectorForgeConfig(database=DatabaseSettings(database_url=SecretStr(fresh_database_url)))
+    """Fill the source database anew, for a tenant without documents."""
+    config = VectorForgeConfig(database=DatabaseSettings(database_url=SecretStr(postgres_server.app_url)))
     application: Application = build_application(config)
     async with application:
         services = application.for_tenant(make_tenant())
         collection = await services.create_collection("articles")
-        shop = Shop(make_database(empty=True), Session(application, services), collection)
-        shop.sql(ARTICLES)
+        shop = Shop(source_database, Session(application, services), collection)
+        shop.sql(f"DROP SCHEMA public CASCADE; CREATE SCHEMA public; {ARTICLES}")
         yield shop
 
 
@@ -134,9 +144,10 @@ async def test_reingest_embeds_changed_rows_only(shop: Shop) -> None:
 
 # Other columns, other labels: affected documents are rebuilt
 async def test_changed_mapping_reingests_all_rows(shop: Shop) -> None:
+    shop.sql("DELETE FROM articles WHERE id > 30")
     await shop.ingest()
-    assert (await shop.ingest(metadata_column=["price"])).row()[2] == 250
-    assert (await shop.ingest(metadata_column=["price"])).skipped == 250
+    assert (await shop.ingest(metadata_column=["price"])).row()[2] == 30
+    assert (await shop.ingest(metadata_column=["price"])).skipped == 30
     assert (await shop.ingest(metadata_column=["price"], labels={"shop": "north"})).skipped == 0
 
 
