@@ -1,18 +1,18 @@
 """A server with guides, and calls of its MCP tools."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import jsonschema
 import pytest
+import pytest_asyncio
 from mcp import Client
 from mcp_types import CallToolResult, TextContent
-from pydantic import SecretStr
 
-from tests.support.http.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
+from tests.support.http.live_api import LiveApi, add_documents, new_collection
+from tests.support.http.shared_server import SharedServer, shared_server
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
-from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.local.postgres import EmbeddedPostgres
 
 GUIDES = {
@@ -23,27 +23,35 @@ GUIDES = {
 QUESTION = {"query": "The water in the kettle boils at which degrees?"}
 
 
-@pytest.fixture
-def others(make_tenant: Callable[[], str]) -> list[str]:
-    return [make_tenant() for _ in range(3)]
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(postgres_server: EmbeddedPostgres) -> AsyncIterator[SharedServer]:
+    async with shared_server(postgres_server.app_url) as started:
+        yield started
 
 
 @pytest.fixture
-async def openai() -> AsyncIterator[FakeOpenAI]:
-    async with FakeOpenAI() as server:
-        server.unscripted = Reply(texts=("It boils at 100 degrees ", "[Source 1]."), usage=(11, 7))
-        yield server
+def tenant(server: SharedServer) -> str:
+    return next(server.tenants)
 
 
 @pytest.fixture
-async def api(
-    postgres_server: EmbeddedPostgres, tenant: str, others: list[str], openai: FakeOpenAI
-) -> AsyncIterator[LiveApi]:
-    provider = OpenAIProvider(SecretStr(openai.api_key), base_url=openai.base_url, retries=0)
-    config = settings_for(postgres_server.app_url, [tenant, *others])
-    async with live_api(config, provider) as running, running.client(tenant) as client:
+def others(server: SharedServer) -> list[str]:
+    return [next(server.tenants) for _ in range(3)]
+
+
+@pytest.fixture
+def openai(server: SharedServer) -> FakeOpenAI:
+    server.vendor.reset()
+    server.vendor.unscripted = Reply(texts=("It boils at 100 degrees ", "[Source 1]."), usage=(11, 7))
+    return server.vendor
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def api(server: SharedServer, tenant: str, openai: FakeOpenAI) -> LiveApi:
+    """Return the server after ingesting the tenant's guides."""
+    async with server.api.client(tenant) as client:
         await add_documents(client, await new_collection(client), **GUIDES)
-        yield running
+    return server.api
 
 
 def text_of(result: CallToolResult) -> str:

@@ -16,6 +16,8 @@ from tests.support.vendors.fake_vendor import Reply
 from tests.support.vendors.vendor_behaviour import Failure
 from vectorforge.llm.providers.openai import OpenAIProvider
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 SEARCHES = ["semantic_search", "semantic_search_with_context", "ask"]
 NAMES = [*SEARCHES, "list_collections", "list_documents", "read_document", "find_in_document"]
 

@@ -16,6 +16,8 @@ from vectorforge.tools.document_schemas import DOCUMENT_TOOLS, MAX_LISTED
 from vectorforge.tools.documents import DocumentTools
 from vectorforge.tools.schemas import openai_tools
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 FILLER = "The mill grinds rye on every working day of the year. " * 12
 MANUAL = (
     f"# Manual\n\nThe mill by the river was built of oak two hundred years ago.\n\n## Care\n\n{FILLER}\n\n"

@@ -17,6 +17,8 @@ from tests.support.vendors.fake_vendor import Reply
 from vectorforge.config import LimitSettings
 from vectorforge.local.postgres import EmbeddedPostgres
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 BOTH = "application/json, text/event-stream"
 HALVES = ("It boils at 100 degrees", " [Source 1].")
 

@@ -13,6 +13,8 @@ from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
 from vectorforge.local.postgres import EmbeddedPostgres
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,

@@ -22,7 +22,7 @@ from tests.support.http.live_api import (
     settings_for,
 )
 from tests.support.vendors.fake_openai import FakeOpenAI
-from vectorforge.config import QuerySettings
+from vectorforge.config import LLMSettings, QuerySettings
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.local.postgres import EmbeddedPostgres
 
@@ -50,7 +50,8 @@ async def module_server(postgres_server: EmbeddedPostgres) -> AsyncIterator[Serv
     async with FakeOpenAI() as vendor:
         provider = OpenAIProvider(SecretStr(vendor.api_key), base_url=vendor.base_url, retries=0)
         query = QuerySettings(degraded_answers=False)
-        config = settings_for(postgres_server.app_url, [tenant], query=query)
+        unbroken = LLMSettings(llm_circuit_failures=0)  # earlier tests' failures must not suspend calls
+        config = settings_for(postgres_server.app_url, [tenant], query=query, llm=unbroken)
         async with live_api(config, provider) as api, api.client(tenant) as native:
             await add_documents(native, await new_collection(native, "handbook"), **GUIDES)
             web = {

@@ -6,21 +6,19 @@ from typing import Any, TypeAlias
 
 import httpx2
 import pytest
+import pytest_asyncio
 from openai import AsyncOpenAI
 from openai.types.responses import Response, ResponseStreamEvent
-from pydantic import SecretStr, TypeAdapter
+from pydantic import TypeAdapter
 
 from tests.support.http.live_api import (
     LiveApi,
     add_documents,
-    key_of,
-    live_api,
     new_collection,
-    settings_for,
 )
+from tests.support.http.shared_server import SharedServer, shared_server
 from tests.support.vendors.fake_openai import FakeOpenAI
 from vectorforge.config import QuerySettings
-from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.local.postgres import EmbeddedPostgres
 
 GUIDES = {
@@ -44,25 +42,36 @@ Events: TypeAlias = list[Any]
 EVENT = TypeAdapter[Any](ResponseStreamEvent)
 
 
-@pytest.fixture
-async def vendor() -> AsyncIterator[FakeOpenAI]:
-    async with FakeOpenAI() as server:
-        yield server
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(postgres_server: EmbeddedPostgres) -> AsyncIterator[SharedServer]:
+    strict = QuerySettings(degraded_answers=False)
+    async with shared_server(postgres_server.app_url, query=strict) as started:
+        yield started
 
 
 @pytest.fixture
-async def api(postgres_server: EmbeddedPostgres, tenant: str, vendor: FakeOpenAI) -> AsyncIterator[LiveApi]:
-    provider = OpenAIProvider(SecretStr(vendor.api_key), base_url=vendor.base_url, retries=0)
-    config = settings_for(postgres_server.app_url, [tenant], query=QuerySettings(degraded_answers=False))
-    async with live_api(config, provider) as running, running.client(tenant) as native:
+def vendor(server: SharedServer) -> FakeOpenAI:
+    server.vendor.reset()
+    return server.vendor
+
+
+@pytest.fixture
+def tenant(server: SharedServer) -> str:
+    return next(server.tenants)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def api(server: SharedServer, tenant: str, vendor: FakeOpenAI) -> LiveApi:
+    """Return the server after ingesting the tenant's handbook."""
+    async with server.api.client(tenant) as native:
         await add_documents(native, await new_collection(native, "handbook"), **GUIDES)
         await new_collection(native, "empty")
-        yield running
+    return server.api
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def client(api: LiveApi, tenant: str) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{api.url}/v1", api_key=key_of(tenant), max_retries=0) as opened:
+    async with api.openai(tenant) as opened:
         yield opened
 
 

@@ -23,6 +23,8 @@ from tests.support.http.live_api import (
 from tests.support.vendors.fake_openai import FakeOpenAI
 from vectorforge.local.postgres import EmbeddedPostgres
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 async def test_input_items_of_earlier_response_are_sent_as_conversation(
     client: AsyncOpenAI, vendor: FakeOpenAI

@@ -17,6 +17,8 @@ from vectorforge.api.openai.responses.requests import MAX_REFERENCES
 from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.local.postgres import EmbeddedPostgres
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 def reference(id_: Any) -> dict[str, Any]:
     return {"type": "item_reference", "id": id_}

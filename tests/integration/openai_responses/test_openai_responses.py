@@ -7,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import pytest
 from openai import AsyncOpenAI, OpenAI
 
 from tests.integration.openai_responses.conftest import (
@@ -26,6 +27,8 @@ from tests.support.http.live_api import (
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
 from vectorforge.api.openai.responses.events import EVENT_TYPES
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_response_reports_search_call_results_and_citations(

@@ -29,6 +29,8 @@ from tests.support.vendors.fake_vendor import Reply
 from tests.support.vendors.vendor_behaviour import Failure
 from vectorforge.api.openai.responses.events import EVENT_TYPES
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 async def test_failed_query_stores_no_conversation(
     client: AsyncOpenAI, vendor: FakeOpenAI, api: LiveApi, tenant: str

@@ -13,6 +13,8 @@ from tests.integration.openai_responses.conftest import ASKED, EVENT, FRESH, MOD
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply, ToolCall
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 WEATHER: Any = {
     "type": "function",

@@ -11,6 +11,8 @@ from tests.integration.openai_responses.conftest import ASKED, MODEL, cited, eve
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Failure, Reply, ToolCall
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 BY_TOOL: Any = {"retrieval": "tool"}
 SEARCHING = Reply(
     texts=("Let me look.",), tool_calls=(ToolCall("search_documents", {"query": "dough"}),), finish="tool"

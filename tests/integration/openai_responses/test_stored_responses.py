@@ -5,6 +5,7 @@ from uuid import UUID
 
 import openai
 import pytest
+import pytest_asyncio
 from openai import AsyncOpenAI
 from openai.types.responses import Response
 
@@ -18,8 +19,10 @@ from tests.integration.openai_responses.conftest import (
 from tests.support.http.live_api import LiveApi, key_of, live_api, settings_for
 from vectorforge.local.postgres import EmbeddedPostgres
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-@pytest.fixture
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def stored(client: AsyncOpenAI) -> Response:
     return await client.responses.create(model=MODEL, input=ASKED, store=True, temperature=0.2)
 

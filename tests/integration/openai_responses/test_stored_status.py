@@ -15,6 +15,8 @@ from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import FinishWord, Reply
 from vectorforge.api.openai.ids import parse_response_id
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 @STREAMED
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.vendors.resilience import CircuitBreakers
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -94,7 +95,8 @@ def build_application(
     embedder = HashingEmbedder()
     embedding_registry = EmbeddingProviderRegistry()
     embedding_registry.register(embedder)
-    llm_registry = LLMProviderRegistry()
+    failures, open_s = config.llm.llm_circuit_failures, config.llm.llm_circuit_open_s
+    llm_registry = LLMProviderRegistry(breakers=CircuitBreakers(failures=failures, open_s=open_s))
     for provider in providers or (ExtractiveProvider(embed=embedder.embed_documents),):
         llm_registry.register(provider)
     llm_registry.set_fallbacks(config.llm.llm_fallbacks)
