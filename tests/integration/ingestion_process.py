@@ -5,7 +5,8 @@
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from uuid import UUID
 
 from tests.support.vendors.hashing_embedder import HashingEmbedder
@@ -64,7 +65,9 @@ async def wait_for_the_kill(place: str) -> None:
     await asyncio.Event().wait()
 
 
-async def main(url: str, place: str) -> None:
+@asynccontextmanager
+async def running_worker(url: str, place: str) -> AsyncIterator[None]:
+    """Run a worker until the end of the block, which stops at ``place`` ("nowhere": it does not)."""
     embeddings = EmbeddingProviderRegistry()
     embeddings.register(StoppingEmbedder(place))
     StoppingStore.place = place
@@ -77,6 +80,14 @@ async def main(url: str, place: str) -> None:
 
         worker = IngestionWorker(database, make_pipeline, lease_s=LEASE_S, poll_s=0.1)
         worker.start()
+        try:
+            yield
+        finally:
+            await worker.stop()
+
+
+async def main(url: str, place: str) -> None:
+    async with running_worker(url, place):
         await asyncio.Event().wait()
 
 

@@ -1,11 +1,13 @@
 """Pages, slides and cells of cited sentences on every API surface, with real files uploaded over HTTP."""
 
 import json
+import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
 import pytest
+import pytest_asyncio
 
 from tests.support.formats.located import Located, price_list, three_slides, two_pages
 from tests.support.http.event_stream import read_events
@@ -14,18 +16,47 @@ from tests.support.http.mcp_client import mcp_client
 from tests.support.rag.ingested import ingest_bytes
 from vectorforge.local.postgres import EmbeddedPostgres
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 FILES = [two_pages(), three_slides(), price_list()]
 each_file = pytest.mark.parametrize("file", FILES, ids=lambda file: file.made.source)
 
 
-@pytest.fixture
-async def api(postgres_server: EmbeddedPostgres, tenant: str) -> AsyncIterator[LiveApi]:
-    async with live_api(settings_for(postgres_server.app_url, [tenant])) as running:
-        yield running
+TENANTS = {file.made.source: f"tenant-{uuid.uuid4().hex[:12]}" for file in FILES}
+"""The tenant of each file."""
+WITHOUT_FILE = f"tenant-{uuid.uuid4().hex[:12]}"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(postgres_server: EmbeddedPostgres) -> AsyncIterator[tuple[LiveApi, dict[str, str]]]:
+    """Start a server with the files; yields the collection of each as well."""
+    tenants = [*TENANTS.values(), WITHOUT_FILE]
+    async with live_api(settings_for(postgres_server.app_url, tenants)) as api:
+        collections = {}
+        for file in FILES:
+            async with api.client(TENANTS[file.made.source]) as client:
+                collections[file.made.source] = await upload(client, file)
+        yield api, collections
 
 
 @pytest.fixture
+def api(server: tuple[LiveApi, dict[str, str]]) -> LiveApi:
+    return server[0]
+
+
+@pytest.fixture
+def tenant(file: Located) -> str:
+    return TENANTS[file.made.source]
+
+
+@pytest.fixture
+def collection_id(server: tuple[LiveApi, dict[str, str]], file: Located) -> str:
+    return server[1][file.made.source]
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def client(api: LiveApi, tenant: str) -> AsyncIterator[httpx2.AsyncClient]:
+    await api.outdate_answers(tenant)
     async with api.client(tenant) as opened:
         yield opened
 
@@ -63,9 +94,9 @@ def of_sentence(file: Located, citations: list[dict[str, Any]], text: str) -> di
 
 @each_file
 async def test_native_citation_names_the_place_of_its_sentence(
-    client: httpx2.AsyncClient, file: Located
+    client: httpx2.AsyncClient, collection_id: str, file: Located
 ) -> None:
-    path = f"/v1/collections/{await upload(client, file)}/query"
+    path = f"/v1/collections/{collection_id}/query"
     answer = await post(client, path, query=file.question)
     [source] = answer["sources"]
     text = (await client.get(f"/v1/documents/{source['document_id']}/text")).json()["text"]
@@ -86,7 +117,6 @@ async def test_native_citation_names_the_place_of_its_sentence(
 async def test_openai_citations_have_the_place_in_title_and_address(
     client: httpx2.AsyncClient, file: Located
 ) -> None:
-    await upload(client, file)
     message = {"role": "user", "content": file.question}
     chat = await post(
         client, "/v1/chat/completions", model="vectorforge", messages=[message], append_sources=True
@@ -121,7 +151,6 @@ async def test_openai_citations_have_the_place_in_title_and_address(
 async def test_ui_message_stream_has_the_place_in_titles_and_metadata(
     client: httpx2.AsyncClient, file: Located
 ) -> None:
-    await upload(client, file)
     messages = [{"role": "user", "parts": [{"type": "text", "text": file.question}]}]
     parts = [data for _, data in await events(client, "/api/chat", messages=messages)]
     [source] = [part for part in parts if part["type"] == "source-document"]
@@ -140,7 +169,6 @@ async def test_ui_message_stream_has_the_place_in_titles_and_metadata(
 async def test_mcp_tools_return_places_and_write_them_in_their_texts(
     api: LiveApi, client: httpx2.AsyncClient, tenant: str, file: Located
 ) -> None:
-    await upload(client, file)
     async with mcp_client(api.url, tenant) as mcp:
         found = await mcp.call_tool("semantic_search", {"query": file.question})
         asked = await mcp.call_tool("ask", {"query": file.question})
@@ -156,6 +184,7 @@ async def test_mcp_tools_return_places_and_write_them_in_their_texts(
     assert len(places) > 1 or f", {file.text}" in str(asked.content)
 
 
+@pytest.mark.parametrize("tenant", [WITHOUT_FILE], ids=["tenant"])
 async def test_web_addresses_of_cited_pdfs_open_their_page(
     api: LiveApi, client: httpx2.AsyncClient, tenant: str
 ) -> None:

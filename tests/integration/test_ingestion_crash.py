@@ -1,4 +1,4 @@
-"""kill -9 in the middle of an ingestion, then a new process: no loss, no duplicates."""
+"""kill -9 in the middle of an ingestion, then a worker of another process: no loss, no duplicates."""
 
 import asyncio
 import signal
@@ -15,6 +15,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
 
+from tests.integration.ingestion_process import running_worker
 from tests.support.vendors.hashing_embedder import DIMENSION
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
@@ -86,7 +87,8 @@ class Library:
         return [(await self.jobs.create(self.collection.id, [item])).id for item in items]
 
     async def work_to_the_end(self) -> None:
-        with worker_process(self.url, "nowhere"):
+        """Run another worker, in this process, until all jobs are finished."""
+        async with running_worker(self.url, "nowhere"):
             async with asyncio.timeout(60):
                 while any(job.finished_at is None for job in await self.jobs.list()):  # noqa: ASYNC110 - polls a database
                     await asyncio.sleep(0.05)
