@@ -18,6 +18,7 @@ from tests.functions.scripted_function import ScriptedFunction
 from tests.support.aws.fake_aws import FakeAws
 from tests.support.aws.ingest_stage import Stage, build
 from tests.support.aws.sqs_events import Queue
+from tests.support.http.tls import NO_AUTHORITIES
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 
 
@@ -80,7 +81,7 @@ async def consume() -> AsyncIterator[FunctionProcess]:
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(timeout=120) as http:
+    async with httpx2.AsyncClient(timeout=120, verify=NO_AUTHORITIES) as http:
         yield http
 
 

@@ -9,7 +9,7 @@ import pytest
 from openai import AsyncOpenAI
 from openai._models import BaseModel as OpenAIModel
 
-from tests.support.http.live_api import LiveApi, finished_job, key_of, live_api, new_collection, settings_for
+from tests.support.http.live_api import LiveApi, finished_job, live_api, new_collection, settings_for
 
 HANDBOOK: dict[str, dict[str, Any]] = {
     "pump.md": {"year": 2024, "kind": "manual", "draft": False, "place": {"hall": "A"}},
@@ -33,7 +33,7 @@ class Door:
 
 
 def client_of(api: LiveApi, tenant: str) -> AsyncOpenAI:
-    return AsyncOpenAI(base_url=f"{api.url}/v1", api_key=key_of(tenant), max_retries=0)
+    return api.openai(tenant)
 
 
 async def fill(api: LiveApi, tenant: str, name: str) -> str:

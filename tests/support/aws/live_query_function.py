@@ -12,6 +12,7 @@ import httpx2
 
 from infra.emulator.lambda_service.function_configuration import FunctionConfiguration
 from tests.support.http.live_api import build_application, key_of, settings_for
+from tests.support.http.tls import NO_AUTHORITIES
 from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
 from tests.support.vendors.fake_openai import FakeOpenAI
 from vectorforge.config import VectorForgeConfig
@@ -69,7 +70,9 @@ class QuerySurroundings:
     def client(self, url: str, **options: Any) -> httpx2.AsyncClient:
         """Return a client with the tenant's key, to be used as a context manager."""
         headers = {"Authorization": f"Bearer {key_of(self.tenant)}", **options.pop("headers", {})}
-        return httpx2.AsyncClient(base_url=url, headers=headers, **{"timeout": 30, **options})
+        return httpx2.AsyncClient(
+            base_url=url, headers=headers, **{"timeout": 30, **options}, verify=NO_AUTHORITIES
+        )
 
 
 @asynccontextmanager

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pydantic import SecretStr
 
 from tests.support.http.event_stream import ReceivedEvent, check_order, read_events
 from tests.support.http.live_server import serve
+from tests.support.http.tls import NO_AUTHORITIES
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.api.app import create_app
 from vectorforge.bootstrap import Application
@@ -27,9 +27,6 @@ from vectorforge.vendors.resilience import CircuitBreakers
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""One for all clients: reading the certificates of each was a third of the tests' CPU time."""
-
 
 @dataclass(frozen=True, slots=True)
 class LiveApi:
@@ -41,13 +38,15 @@ class LiveApi:
     def client(self, tenant: str | None, **options: Any) -> httpx2.AsyncClient:
         """A client with this tenant's key; None has no key. To be used as a context manager."""
         headers = {} if tenant is None else {"Authorization": f"Bearer {key_of(tenant)}"}
-        return httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=30, verify=_TLS, **options)
+        return httpx2.AsyncClient(
+            base_url=self.url, headers=headers, timeout=30, verify=NO_AUTHORITIES, **options
+        )
 
     def openai(self, tenant: str) -> "AsyncOpenAI":
         """A client of the ``openai`` package with this tenant's key."""
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-        http = DefaultAsyncHttpxClient(verify=_TLS)
+        http = DefaultAsyncHttpxClient(verify=NO_AUTHORITIES)
         key = key_of(tenant)
         return AsyncOpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, http_client=http)
 
