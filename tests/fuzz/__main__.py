@@ -58,10 +58,9 @@ def main() -> None:
         for part in options.only:
             rows += _run(part, options, url, partial(_show, progress, progress.add_task(part, total=None)))
             console.print(rows[-1].markdown(), highlight=False, markup=False, soft_wrap=True)
+            for finding in rows[-1].findings:
+                console.print(f"finding: {finding}", highlight=False, markup=False)
     print(table(rows))
-    for row in rows:
-        for finding in row.findings:
-            console.print(f"finding: {row.what}: {finding}", highlight=False, markup=False)
     if options.write:
         write(PAGE, rows)
     sys.exit(1 if any(row.findings for row in rows) else 0)

@@ -10,7 +10,8 @@ from typing import Any
 import httpx2
 
 from tests.fuzz.api_server import ApiServer, headers_of
-from tests.support.http.live_api import add_documents, ask_streaming, new_collection
+from tests.support.formats.pdfs import hyphenated
+from tests.support.http.live_api import add_documents, ask_streaming, finished_job, new_collection
 
 _QUESTION = {"query": "How long does a refund take?"}
 _TEXT = "A refund takes five working days. Opened goods are exchanged."
@@ -53,10 +54,11 @@ async def furnish(server: ApiServer) -> Furniture:
         # Not from the first collection: the answer would be erased with it.
         ids |= await _profile_and_key(client, jobs[1]["documents"][1]["document_id"])
         changes = {step: await _changing(client, step, switched=wanted) for step, wanted in _STEPS.items()}
+        files = await _waiting_file_and_pdf(client, collection)
         page = (await client.get("/v1/queries", params={"limit": 1})).json()
         made = (await client.post("/v1/keys", json={"name": "reader", "scope": "read"})).json()
     await _stock(server)
-    own = _names_of_operations(ids, changes, page["next"], server.spare)
+    own = _names_of_operations(ids, changes, page["next"], server.spare) | files
     return Furniture(ids, own, {"Authorization": f"Bearer {made.get('key', 'none')}"})
 
 
@@ -77,6 +79,22 @@ async def _query_and_results(client: httpx2.AsyncClient, collection: str, job: s
         "query_id": resumable[0].data["request_id"],
         "job_id": job,
         "response_id": stored["id"],
+    }
+
+
+async def _waiting_file_and_pdf(client: httpx2.AsyncClient, collection: str) -> dict[str, dict[str, Any]]:
+    """Upload a file that is in no vector store, and a PDF; return the ids for the operations on them."""
+    upload = ("a.md", _TEXT.encode(), "text/markdown")
+    waiting = (await client.post("/v1/files", data={"purpose": "assistants"}, files={"file": upload})).json()
+    pdf = ("files", ("a.pdf", hyphenated(1).content, "application/pdf"))
+    job = (await client.post(f"/v1/collections/{collection}/documents", files=[pdf])).json()
+    [document] = (await finished_job(client, job["id"]))["documents"]
+    return {
+        "POST /v1/vector_stores/{vector_store_id}/file_batches": {"file_id": waiting["id"]},
+        "GET /v1/documents/{document_id}/pages/{page}.png": {
+            "document_id": document["document_id"],
+            "page": 1,
+        },
     }
 
 

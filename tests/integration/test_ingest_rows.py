@@ -91,7 +91,7 @@ def source_database(postgres_server: EmbeddedPostgres) -> Iterator[str]:
 async def shop(
     source_database: str, postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]
 ) -> AsyncIterator[Shop]:
-    """Fill the source database anew, for a tenant without documents."""
+    """Fill the source database again, for a tenant without documents."""
     config = VectorForgeConfig(database=DatabaseSettings(database_url=SecretStr(postgres_server.app_url)))
     application: Application = build_application(config)
     async with application:

@@ -27,9 +27,10 @@ class Pruning(NamedTuple):
     """Bounds on what the rarer words of a query find, before all words score it."""
 
     postings: int = 20_000
-    """Of the words that choose the candidates, the rarest first; more if they have fewer than
-    four times the rows wanted."""
+    """Maximum of the words that choose the candidates, the rarest first; they have at least four times as
+    many as rows are wanted, if there are."""
     candidates: int = 2_000
+    """Chunks that all words score; at least four times as many as rows are wanted."""
 
 
 _NUMBER_BITS: Final = 23
