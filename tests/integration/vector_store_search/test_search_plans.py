@@ -18,7 +18,7 @@ from vectorforge.vectorstore.search.matches import SearchPlan, SearchShape
 from vectorforge.vectorstore.search.search import PlanCache
 from vectorforge.vectorstore.search.statement import SearchConstants, search_sql
 from vectorforge.vectorstore.search.vectors import index_kind
-from vectorforge.vectorstore.search.words import PRUNED_FROM
+from vectorforge.vectorstore.search.words import PRUNED_FROM, PRUNED_FROM_IF_FILTERED
 from vectorforge.vectorstore.validation import single_precision, wire_vector
 
 
@@ -153,9 +153,9 @@ async def test_statement_of_large_collection_returns_the_same_rows(
 
 def test_plan_cache_knows_large_collections_until_they_shrink() -> None:
     cache, collection = PlanCache(), uuid4()
-    cache.note_size(collection, PRUNED_FROM)
-    assert not cache.is_large(collection)
-    cache.note_size(collection, PRUNED_FROM + 1)
-    assert cache.is_large(collection)
-    cache.note_size(collection, 10)
-    assert not cache.is_large(collection)
+    for chunks, large in ((PRUNED_FROM, False), (PRUNED_FROM + 1, True), (10, False)):
+        cache.note_size(collection, chunks)
+        assert cache.is_large(collection, filtered=False) is large
+        assert not cache.is_large(collection, filtered=True)
+    cache.note_size(collection, PRUNED_FROM_IF_FILTERED + 1)
+    assert cache.is_large(collection, filtered=True)

@@ -12,7 +12,7 @@ from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.types import Chunk, DistanceMetric, NearestChunks, RetrievedChunk, Scan, SearchMode
 from vectorforge.vectorstore.search.matches import SearchPlan, SearchShape
 from vectorforge.vectorstore.search.statement import MAX_SCAN_TUPLES, SearchConstants, search_sql
-from vectorforge.vectorstore.search.words import PRUNED_FROM
+from vectorforge.vectorstore.search.words import PRUNED_FROM, PRUNED_FROM_IF_FILTERED
 
 if TYPE_CHECKING:  # only a database with read replicas needs it
     from vectorforge.db.reader import Reader
@@ -103,18 +103,18 @@ class PlanCache:
 
     def __init__(self) -> None:
         self._collections: OrderedDict[UUID, IndexedCollection] = OrderedDict()
-        self._large: set[UUID] = set()
+        self._sizes: dict[UUID, int] = {}
 
-    def is_large(self, collection_id: UUID) -> bool:
-        """Return True if the collection had more than ``PRUNED_FROM`` chunks when it was last searched."""
-        return collection_id in self._large
+    def is_large(self, collection_id: UUID, *, filtered: bool) -> bool:
+        """Return True if rarer words choose candidates, by the number of chunks at the last search."""
+        least = PRUNED_FROM_IF_FILTERED if filtered else PRUNED_FROM
+        return self._sizes.get(collection_id, 0) > least
 
     def note_size(self, collection_id: UUID, chunks: int) -> None:
         """Note a collection's number of chunks, for ``is_large``."""
-        if chunks <= PRUNED_FROM:
-            self._large.discard(collection_id)
-        elif len(self._large) < _MAX_CACHED:
-            self._large.add(collection_id)
+        self._sizes.pop(collection_id, None)
+        if chunks > PRUNED_FROM and len(self._sizes) < _MAX_CACHED:
+            self._sizes[collection_id] = chunks
 
     def get(self, collection_id: UUID, filter_sql: str) -> IndexedCollection | None:
         """Return the collection if its index suits the filter, by earlier searches."""
@@ -251,8 +251,8 @@ class Searcher:
             **search.params,
             "scan_tuples": None if facts is None else facts.scan_tuples(max(candidates, ef_search)),
         }
-        shape = search.shape._replace(large=_plan_cache.is_large(search.collection_id))
-        statement = search_sql(shape, plan, constants, search.filter_sql)
+        large = _plan_cache.is_large(search.collection_id, filtered=search.shape.filtered)
+        statement = search_sql(search.shape._replace(large=large), plan, constants, search.filter_sql)
         rows = await self._fetch(search, statement, params)
         if not rows:
             return None

@@ -19,8 +19,10 @@ CONTEXT_SHARE: Final = 0.3
 """Weight of a word that only the context has, as a share of its weight in the query. Of .2 to 1, follow-ups
 about the project's own documentation find the most with .3; above, changes of topic find less."""
 
-PRUNED_FROM: Final = 100_000
+PRUNED_FROM: Final = 50_000
 """Chunks of a collection above which the rarer words choose the candidates; see ``Pruning``."""
+PRUNED_FROM_IF_FILTERED: Final = 200_000
+"""The same behind a filter, which needs more candidates; among 100,000 it would take longer."""
 
 
 class Pruning(NamedTuple):
