@@ -5,7 +5,7 @@ from pathlib import Path
 from figures import million
 from figures.scale import Scale
 from figures.selectivity import TOP_K, measure_scale, tables
-from peers.database import BenchmarkDatabase, Loaded
+from peers.database import SERVICE_DATABASE, BenchmarkDatabase, Loaded
 
 from vectorforge.local.postgres import EmbeddedPostgres
 
@@ -48,3 +48,11 @@ async def test_benchmark_of_a_million_at_small_size_reports_build_and_no_short_r
         "700 chunks, top 10",
         "Random searches",
     ]
+
+
+def test_benchmark_empties_the_caches_of_the_present_schema(
+    postgres_server: EmbeddedPostgres, tmp_path: Path
+) -> None:
+    database = BenchmarkDatabase(postgres_server, "127.0.0.1", Loaded(tmp_path))
+    database.migrated(SERVICE_DATABASE, [])
+    database.forget_answers()

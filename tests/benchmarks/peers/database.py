@@ -119,7 +119,8 @@ class BenchmarkDatabase:
         """Empty this service's caches, so that no run benefits from the previous one."""
         with connect(self.owner_url, autocommit=True) as connection:
             connection.execute(
-                "TRUNCATE vectorforge.cached_answers, vectorforge.cached_embeddings, vectorforge.query_logs"
+                "TRUNCATE vectorforge.cached_answers, vectorforge.cached_embeddings, vectorforge.query_logs "
+                "CASCADE"
             )
 
 
