@@ -66,7 +66,9 @@ async def measure_modules(arena: Arena, entries: Sequence[Entry], rounds: int) -
 async def measure_servers(arena: Arena, entries: Sequence[Entry], rounds: int) -> dict[str, Any]:
     """Query the contestants' servers over HTTP."""
     with ExitStack() as stack:
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        # uvicorn closes an idle connection after 5 s, perhaps just when it is used again
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=2)
+        async with aiohttp.ClientSession(connector=connector) as session:
             servers = {entry.name: stack.enter_context(arena.server(entry)) for entry in entries}
             for server in servers.values():
                 await server.wait_until_ready(session)
