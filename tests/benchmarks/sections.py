@@ -54,7 +54,7 @@ def scale_section(figures: Any, settings: Mapping[str, Any]) -> Section:
     text = (
         f"40 words and 384 dimensions a chunk, {settings['questions']} searches of each kind, 2 GB of "
         "shared_buffers. Random searches have up to three conditions, nine of ten as the large tenant. What "
-        "it means for ten times as many chunks: [scaling](scaling.md)."
+        "it means for ten times as many chunks: [scaling](../operate/scaling.md)."
     )
     return Section("Search among a million chunks", text, million.tables(figures))
 
