@@ -22,10 +22,7 @@ from pydantic import SecretStr
 
 from vectorforge.db.errors import connect_error
 from vectorforge.db.login import let_in_with_tokens, set_passwords
-from vectorforge.errors import (
-    DatabaseLoginError,
-    MigrationError,
-)
+from vectorforge.errors import DatabaseLoginError, MigrationError
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection

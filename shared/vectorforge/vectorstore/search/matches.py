@@ -149,6 +149,7 @@ def pruning(shape: SearchShape, plan: SearchPlan) -> Pruning | None:
         return None
     if match_everything(shape):
         return Pruning()
+    # Of these the filter leaves a part; narrower ones are compared completely, with another plan.
     return Pruning(candidates=10_000) if plan is SearchPlan.INDEX else None
 
 
