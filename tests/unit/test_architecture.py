@@ -87,6 +87,12 @@ def test_module_import_loads_no_heavy_dependency(module: str) -> None:
     assert found.strip() == "[]"
 
 
+def test_extraction_child_import_loads_no_settings_or_event_loop() -> None:
+    code = "import sys, vectorforge.ingestion.extract.child; print({'asyncio', 'pydantic'} & {*sys.modules})"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found.strip() == "set()"
+
+
 def test_packages_are_listed_in_import_contract() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     placed = set(re.findall(r"vectorforge\.(\w+)", " ".join(contracts[0]["layers"])))

@@ -3,13 +3,15 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple, NotRequired, Self, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, Self, TypeAlias, TypedDict
 from uuid import UUID
 
-from vectorforge.config import IngestionSettings
 from vectorforge.errors import ExtractionError, VectorForgeError
 from vectorforge.ingestion.language import language_of
 from vectorforge.types import Location, StoredDocument
+
+if TYPE_CHECKING:
+    from vectorforge.config import IngestionSettings  # its import takes half of the start of extract.child
 
 MAX_SOURCE_CHARS = 2_000
 """Longest ``source`` of a document."""
@@ -102,7 +104,7 @@ class ExtractionLimits:
     """Enabled for documents of collections with ``ocr``."""
 
     @classmethod
-    def from_settings(cls, settings: IngestionSettings) -> "ExtractionLimits":
+    def from_settings(cls, settings: "IngestionSettings") -> "ExtractionLimits":
         """Return the configured limits."""
         return cls(
             max_bytes=settings.max_document_bytes,
