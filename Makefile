@@ -63,9 +63,9 @@ test: $(UV) lint ## Check format, lint, types and import contracts, and run all 
 lint: $(UV)
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
-	$(RUN) lint-imports
 
 types: $(UV)
+	$(RUN) lint-imports
 	$(RUN) mypy
 
 unit-tests: $(UV)
