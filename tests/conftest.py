@@ -33,8 +33,9 @@ pytest_plugins = [
 # No test depends on tiktoken's tables, which `make run` may have fetched on this machine.
 os.environ.setdefault("TIKTOKEN_CACHE_DIR", "/no/tables")
 
-hypothesis.settings.register_profile("no clock", deadline=None)  # a busy machine must not fail a test
-hypothesis.settings.load_profile("no clock")
+# A busy machine must not fail a test. Each run draws other examples; `make fuzz` draws many.
+hypothesis.settings.register_profile("suite", deadline=None, max_examples=40)
+hypothesis.settings.load_profile("suite")
 
 
 class ObservedPostgres(EmbeddedPostgres):
