@@ -23,7 +23,7 @@ from vectorforge.vectorstore.filters.parse import parse
 from vectorforge.vectorstore.filters.sql import FilterCompiler
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
-SEEDS = range(10)
+SEEDS = range(4)
 FILTERS = 1_000
 """Filters for each seed."""
 CHUNKS = 100
