@@ -94,7 +94,7 @@ class TestReferenceFilters:
         assert len(found) == len(expected)
 
     @settings(
-        max_examples=1000,
+        max_examples=250,
         deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )
