@@ -45,6 +45,16 @@ async def test_statement_on_direct_connection_is_prepared_at_second_execution(di
     assert "SELECT $1::int AS a" in await prepared(direct)
 
 
+async def test_idle_connection_used_last_is_used_next(
+    direct_url: str, make_tenant: Callable[[], str]
+) -> None:
+    async with Database(direct_url, pool_size=4) as database:
+        db = database.for_tenant(make_tenant())
+        await asyncio.gather(*(db.fetch_all("SELECT pg_sleep(0.2)") for _ in range(4)))
+        used = [await db.fetch_one("SELECT pg_backend_pid() AS pid") for _ in range(8)]
+    assert used == used[:1] * 8
+
+
 async def test_values_of_other_types_are_prepared_separately(direct: TenantDatabase) -> None:
     for value in (1, "two", 3, "four", 2**40, None):
         rows = await direct.fetch_all("SELECT %s AS a", (value,))

@@ -6,6 +6,7 @@ Imports the driver; ``connection`` imports this module when a database is opened
 import asyncio
 import logging
 import secrets
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -116,8 +117,15 @@ async def opened_pool(
         open=False,
         name="vectorforge",
     )
+    pool._pool = _LastUsedFirst()  # noqa: SLF001 - no option of the pool; docs/decisions/database.md
     await pool.open()
     return pool, together
+
+
+class _LastUsedFirst(deque[Session]):
+    """Idle connections, the one used last first: its backend has the statements and warm caches."""
+
+    append = deque.appendleft
 
 
 async def check_schema(connection: AsyncConnection[DictRow]) -> None:
