@@ -47,11 +47,19 @@ _DESCRIPTIONS = {
     504: "The deadline was exceeded.",
 }
 
+PROBLEM_MEDIA_TYPE = "application/problem+json"
+
+
+def _body(model: type[BaseModel], media_type: str = "application/json") -> dict[str, Any]:
+    """Return the content of a response by reference; for a "model" FastAPI builds a validator per route."""
+    return {media_type: {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}}
+
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return problem documents of these statuses and always 401, 403, 422, 500, 503; 400 with 415."""
     every = sorted({401, 403, 422, 500, 503, *statuses, *((400,) if 415 in statuses else ())})
-    return {status: {"model": Problem, "description": _DESCRIPTIONS[status]} for status in every}
+    content = _body(Problem, PROBLEM_MEDIA_TYPE)
+    return {status: {"description": _DESCRIPTIONS[status], "content": content} for status in every}
 
 
 ANSWER_PROBLEMS = problems(404, 409, 413, 415, 429, 502, 504)
@@ -83,9 +91,8 @@ def openai_problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     422 is included so that FastAPI adds none of its own; ``vectorforge.api.openapi`` removes it, since these
     paths return 400 instead.
     """
-    described = {
-        status: {**response, "model": OpenAIError} for status, response in problems(*statuses).items()
-    }
+    content = _body(OpenAIError)
+    described = {status: {**response, "content": content} for status, response in problems(*statuses).items()}
     return {**described, 400: {**described[_UNPROCESSABLE], "description": _UNUSABLE}}
 
 
@@ -124,7 +131,7 @@ class AwsError(BaseModel):
 def aws_problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the errors of the statuses of ``openai_problems``."""
     described = openai_problems(*statuses).items()
-    return {status: {**response, "model": AwsError} for status, response in described}
+    return {status: {**response, "content": _body(AwsError)} for status, response in described}
 
 
 _EXCEPTIONS = {

@@ -17,8 +17,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from vectorforge import __version__
+from vectorforge.api.error_schemas import AwsError, OpenAIError, Problem
 from vectorforge.api.native.document_schemas import DocumentsRequest
-from vectorforge.api.problems import PROBLEM_MEDIA_TYPE
 from vectorforge.api.querying import QueryRoute
 from vectorforge.api.request_state import error_shape_of, required_scope
 from vectorforge.api.routers import Routers
@@ -28,7 +28,6 @@ _DESCRIPTION = (
     "Query your own documents: answers with citations, as JSON or as server-sent events. "
     "Every error is an RFC 9457 problem document."
 )
-_FIRST_ERROR_STATUS = 400
 _IDEMPOTENCY_KEY = {
     "name": "Idempotency-Key",
     "in": "header",
@@ -41,7 +40,6 @@ _REPLAYED = {
     "description": "The answer was generated for an earlier request with the same `Idempotency-Key`.",
 }
 _JSON = "application/json"
-_PROBLEM = "#/components/schemas/Problem"
 
 
 def create_routes() -> FastAPI:
@@ -70,7 +68,6 @@ def document() -> dict[str, Any]:
                 operation["x-required-scope"] = scope.value
             if error_shape_of(path) != "problem":
                 operation["responses"].pop("422", None)  # these paths return 400 instead
-            _name_problem_media_type(operation["responses"])
             if path in query_paths and method == "post":
                 operation.setdefault("parameters", []).append(_IDEMPOTENCY_KEY)
                 operation["responses"]["200"]["headers"] = {"Idempotent-Replayed": _REPLAYED}
@@ -93,20 +90,13 @@ def _add_examples(schema: dict[str, Any]) -> None:
                     parameter["example"] = additions["parameters"][parameter["name"]]
 
 
-def _name_problem_media_type(responses: dict[str, Any]) -> None:
-    for status, response in responses.items():
-        content = response.get("content", {}).get(_JSON)
-        if int(status) >= _FIRST_ERROR_STATUS and content and content["schema"].get("$ref") == _PROBLEM:
-            response["content"] = {PROBLEM_MEDIA_TYPE: content}
-
-
 def _more_schemas() -> dict[str, Any]:
-    """Return schemas that routes describe by name only: events, and a body with two media types."""
-    events: list[tuple[type[BaseModel], JsonSchemaMode]] = [
-        (model, "serialization") for model in EVENT_DATA.values()
+    """Return schemas that routes describe by name only: events, errors, and a body with two media types."""
+    written: list[tuple[type[BaseModel], JsonSchemaMode]] = [
+        (model, "serialization") for model in (*EVENT_DATA.values(), Problem, OpenAIError, AwsError)
     ]
     _, definitions = models_json_schema(
-        [*events, (DocumentsRequest, "validation")], ref_template="#/components/schemas/{model}"
+        [*written, (DocumentsRequest, "validation")], ref_template="#/components/schemas/{model}"
     )
     schemas: dict[str, Any] = definitions["$defs"]
     return schemas

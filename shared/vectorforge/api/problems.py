@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 
 from vectorforge import errors
 from vectorforge.api.error_schemas import (
+    PROBLEM_MEDIA_TYPE,
     FieldProblem,
     Problem,
     aws_error,
@@ -28,8 +29,6 @@ from vectorforge.api.error_schemas import (
 from vectorforge.api.request_state import RequestState
 
 logger = logging.getLogger(__name__)
-
-PROBLEM_MEDIA_TYPE = "application/problem+json"
 
 STATUS_OF: Mapping[type[errors.VectorForgeError], int] = {
     errors.AuthenticationError: 401,
