@@ -92,9 +92,8 @@ def _add_examples(schema: dict[str, Any]) -> None:
 
 def _more_schemas() -> dict[str, Any]:
     """Return schemas that routes describe by name only: events, errors, and a body with two media types."""
-    written: list[tuple[type[BaseModel], JsonSchemaMode]] = [
-        (model, "serialization") for model in (*EVENT_DATA.values(), Problem, OpenAIError, AwsError)
-    ]
+    models: list[type[BaseModel]] = [*EVENT_DATA.values(), Problem, OpenAIError, AwsError]
+    written: list[tuple[type[BaseModel], JsonSchemaMode]] = [(model, "serialization") for model in models]
     _, definitions = models_json_schema(
         [*written, (DocumentsRequest, "validation")], ref_template="#/components/schemas/{model}"
     )
