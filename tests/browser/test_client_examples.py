@@ -128,7 +128,7 @@ async def test_use_chat_stop_closes_model_stream(example: Example, visit: Visit)
 async def test_use_chat_error_shows_message_and_retry(example: Example, visit: Visit) -> None:
     page = await visit(f"{example.url}/?collection=nowhere", failed_requests=True)
     await ask(page)
-    await expect(page.get_by_role("alert").locator("p")).to_have_text("Collection nowhere not found")
+    await expect(page.get_by_role("alert").locator("p")).to_have_text('There is no collection "nowhere".')
 
     example.openai.script(Reply(texts=("Two hours [Source 1].", " And"), ending="cut"), Reply(texts=("So.",)))
     page = await visit(example.url)

@@ -69,6 +69,23 @@ async def test_name_of_other_tenants_collection_returns_404(alice: Alice) -> Non
         assert listed.json()["total"] == 1
 
 
+async def test_misspelled_name_returns_similar_name_of_the_tenant(alice: Alice) -> None:
+    async with alice.api.client(alice.name) as as_alice, alice.api.client(alice.bob) as as_bob:
+        await new_collection(as_alice, "salaries 2026")
+        await new_collection(as_bob, "salary 2020")
+        requests = (
+            ("/v1/rag/query", {"query": "x", "collection": "salaris 2026"}),
+            ("/v1/search", {"query": "x", "collection": "salaris 2026"}),
+            ("/v1/collections/salaris 2026/query", {"query": "x"}),
+            ("/v1/collections/salaris 2026/documents/delete", FILTERS),
+        )
+        for path, body in requests:
+            missing = (await as_alice.post(path, json=body)).json()["detail"]
+            assert missing == 'There is no collection "salaris 2026". Did you mean "salaries 2026"?', path
+            missing = (await as_bob.post(path, json=body)).json()["detail"]
+            assert missing == 'There is no collection "salaris 2026". Did you mean "salary 2020"?', path
+
+
 async def test_name_that_looks_like_an_id_is_found_after_ids(
     app_url: str, make_tenant: Callable[[], str]
 ) -> None:

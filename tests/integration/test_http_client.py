@@ -166,7 +166,7 @@ async def test_problems_are_typed_errors(server: Surroundings, call: Caller, mod
         await anext(call.events(QUERY, k=21))
     with pytest.raises(MissingObjectError) as missing:
         await call("collections.get", "a/b")
-    assert (missing.value.code, missing.value.detail) == ("not_found", "Collection a/b not found")
+    assert (missing.value.code, missing.value.detail) == ("not_found", 'There is no collection "a/b".')
     assert missing.value.request_id in str(missing.value)
     with pytest.raises(StateConflictError):
         await call("collections.create", "default")

@@ -84,11 +84,15 @@ async def find_collection(
         NotFoundError: None of its names exists; for the default collection the message says how to create it.
         DeadlineExceededError: The database did not answer within the time limit of a query.
     """
+    *preferred, last = choice.names
     async with query_time_limit(application):
-        for name in choice.names:
+        for name in preferred:
             with suppress(NotFoundError):
                 return await tenant.find_collection(name)
-    raise choice.not_found()
+        try:
+            return await tenant.find_collection(last)
+        except NotFoundError as exc:
+            raise choice.missing() if choice.missing else exc from None
 
 
 def requested_collection(

@@ -35,6 +35,8 @@ _LATEST_END_S = 30.0
 """After a query's deadline: by then it is settled, or its process is gone."""
 _LOG_POLICY_TIMEOUT_S = 0.1
 """A longer wait would delay the record beyond the time limit of the queue."""
+_COMPARED_NAMES = 200
+"""Collections whose names are compared with a misspelled one."""
 
 
 class LimitServices:
@@ -190,8 +192,14 @@ class CollectionCatalogue:
     async def _find_by_name(self, name: str) -> Collection:
         collection = await self.collections.find_by_name(name)
         if collection is None:
-            raise NotFoundError(f"Collection {name} not found")
+            raise NotFoundError(f'There is no collection "{name}".{await self._similar_name(name)}')
         return collection
+
+    async def _similar_name(self, name: str) -> str:
+        from difflib import get_close_matches
+
+        names = [collection.name for collection in await self.collections.list(limit=_COMPARED_NAMES)]
+        return "".join(f' Did you mean "{similar}"?' for similar in get_close_matches(name, names, 1))
 
     async def find_or_create_collection(
         self, name: str, *, description: str = "", by_profile: bool = False

@@ -62,7 +62,7 @@ class Session:
             return await self.services.find_collection(requested)
         except NotFoundError as exc:
             raise NotFoundError(
-                f'There is no collection "{requested}". `vectorforge collections list` shows all; '
+                f"{exc} `vectorforge collections list` shows all; "
                 f"`vectorforge ingest PATH --collection {requested}` creates it."
             ) from exc
 

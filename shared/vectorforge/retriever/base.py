@@ -93,7 +93,7 @@ class CollectionChoice:
     names: tuple[str, ...]
     """Names or ids; the first that exists is used, and an id wins over a name."""
     missing: Callable[[], NotFoundError] | None = None
-    """Makes the error if none exists; None for a default one."""
+    """Makes the error if none exists; None for that of the last name."""
     check: Callable[[Collection], object] | None = None
     """Raises an error if the collection does not suit the query."""
     known_id: UUID | None = None
@@ -106,10 +106,6 @@ class CollectionChoice:
             return collection
         known = collection.id if isinstance(collection, Collection) else collection
         return cls((str(known),), known_id=known if isinstance(known, UUID) else None)
-
-    def not_found(self) -> NotFoundError:
-        """Return the error of a choice without an existing collection."""
-        return self.missing() if self.missing else NotFoundError(f"Collection {self.names[0]} not found")
 
 
 QueriedCollection: TypeAlias = UUID | str | Collection | CollectionChoice

@@ -105,7 +105,9 @@ class QueryLookupService:
             found = await self._find(run, name, text)
             if found is not None:
                 return found
-        raise run.choice.not_found()
+        if run.choice.missing is not None:
+            raise run.choice.missing()
+        return QueryLookup(await self.find_collection(run.choice.names[-1]))  # raises the error of this name
 
     async def _find(self, run: QueryRun, name: str, text: str | None) -> QueryLookup | None:
         digest = run.cache.digest
