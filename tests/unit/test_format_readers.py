@@ -58,7 +58,7 @@ class TestWorkbooks:
         made = office.workbook()
         document = one(made.content, "book.xlsx")
         assert "Nothing to see" not in document.text
-        assert document.warnings == ("1 hidden sheets were left out.",)
+        assert document.warnings == ("Hidden sheets were left out: 1.",)
         found = chunks(made)
         assert found[0].locations[0]["range"].startswith("A2:E")
         assert {chunk.metadata["sheet"] for chunk in found} == {"Sales", "Two tables"}
@@ -77,6 +77,23 @@ class TestWorkbooks:
             book.active.append(row)
         book.save(out)
         assert one(out.getvalue(), "a.xlsx").text == "# Sheet\n\nName: Ann; Visits: 3\n\nName: Bo; Visits: 4"
+
+    def test_merged_cell_stands_in_each_of_its_rows(self) -> None:
+        import openpyxl
+
+        book, out = openpyxl.Workbook(), io.BytesIO()
+        for row in (["Sales"], ["Region", "Manager"], ["North", "Kim"], [None, "Lee"], [], ["South", "Ngo"]):
+            book.active.append([None, *row])
+        for cells in ("B1:C1", "B3:B5", "B7:C90", "X1:X9"):
+            book.active.merge_cells(cells)
+        book.save(out)
+        assert one(out.getvalue(), "a.xlsx").text.split("\n\n") == [
+            "# Sheet",
+            "Sales",
+            "Region: North; Manager: Kim",
+            "Region: North; Manager: Lee",
+            "Region: South; Manager: Ngo",
+        ]
 
     def test_workbook_with_password_is_rejected(self) -> None:
         container = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512) + "EncryptedPackage".encode("utf-16-le")

@@ -18,7 +18,8 @@ def read_workbook(content: bytes) -> Reading:
     """Read the visible sheets, each as a heading with its tables; formulas have the values that were stored.
 
     Empty rows end a table. A row with one cell above a table is a paragraph. The first row of a table is its
-    header if all its cells are texts; a table without one continues with the header of the table above.
+    header if all its cells are texts; a table without one continues with the header of the table above. A
+    cell that is merged over several rows stands in each of them.
 
     Raises:
         ExtractionError: ``unreadable``, ``encrypted`` or ``too_large``.
@@ -40,7 +41,7 @@ def read_workbook(content: bytes) -> Reading:
         raise ExtractionError("The workbook is protected by a password.", reason="encrypted") from exc
     except CalamineError as exc:
         raise ExtractionError("The workbook is damaged and cannot be read.") from exc
-    warnings = [f"{len(hidden)} hidden sheets were left out."] if hidden else []
+    warnings = [f"Hidden sheets were left out: {len(hidden)}."] if hidden else []
     return Reading(blocks, warnings=warnings)
 
 
@@ -50,7 +51,10 @@ def _sheet(name: str, sheet: Any) -> Iterator[Block]:
     blocks: list[Block] = []
     header: Sequence[str] = ()
     area: list[tuple[int, list[Any]]] = []
-    for number, cells in enumerate([*sheet.to_python(skip_empty_area=True), []], start=first_row + 1):
+    rows = sheet.to_python(skip_empty_area=True)
+    for (top, column), (bottom, _) in sheet.merged_cell_ranges or ():
+        _repeat(rows, top - first_row, bottom - first_row, column - first_column)
+    for number, cells in enumerate([*rows, []], start=first_row + 1):
         if any(_shown(cell) for cell in cells):
             area.append((number, cells))
         elif area:
@@ -60,6 +64,15 @@ def _sheet(name: str, sheet: Any) -> Iterator[Block]:
     if blocks:
         yield heading(name, 1, {"sheet": name})
         yield from blocks
+
+
+def _repeat(rows: list[list[Any]], top: int, bottom: int, column: int) -> None:
+    """Repeat the value of a merged cell in its other rows, unless they are empty."""
+    if not (0 <= top < len(rows) and 0 <= column < len(rows[0])):
+        return
+    for cells in rows[top + 1 : bottom + 1]:
+        if _filled(cells):
+            cells[column] = rows[top][column]
 
 
 def _area(
