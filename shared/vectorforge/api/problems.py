@@ -15,6 +15,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from vectorforge import errors
 from vectorforge.api.error_schemas import (
@@ -190,10 +191,13 @@ def install_problem_handlers(app: FastAPI) -> None:
         if exc.status_code == _NOT_FOUND:  # raised by the router only; our own is ``NotFoundError``
             return route_not_found(RequestState.of(request.scope))
         state = RequestState.of(request.scope)
-        detail = exc.detail
-        if allowed := (exc.headers or {}).get("Allow"):
+        detail, headers = exc.detail, exc.headers
+        if "Allow" in (headers or {}):  # with the methods of the path's first route only
+            routes = [route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE]
+            allowed = ", ".join(sorted({method for route in routes for method in route.methods}))
             detail = f"This route does not support {request.method}; supported: {allowed}."
-        return http_problem(exc.status_code, detail, state=state, headers=exc.headers)
+            headers = {"Allow": allowed}
+        return http_problem(exc.status_code, detail, state=state, headers=headers)
 
     async def validation(request: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, RequestValidationError)  # noqa: S101 - registered for this class only, below

@@ -155,6 +155,10 @@ async def test_unknown_route_method_or_id_returns_problem(client: httpx2.AsyncCl
     problem = check_problem(response, 405, "method_not_allowed")
     assert problem["detail"].startswith("This route does not support ")
     assert response.headers["allow"] == "POST"
+    response = await client.patch("/v1/profiles/7")
+    problem = check_problem(response, 405, "method_not_allowed")
+    assert problem["detail"] == "This route does not support PATCH; supported: DELETE, POST, PUT."
+    assert response.headers["allow"] == "DELETE, POST, PUT"
     for path in ("collections", "documents", "chunks", "jobs", "queries"):
         check_problem(await client.get(f"/v1/{path}/{uuid4()}"), 404, "not_found")
         status, code = (404, "not_found") if path == "collections" else (422, "invalid_input")  # a name
