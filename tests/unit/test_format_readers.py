@@ -238,3 +238,28 @@ def test_pdf_headings_are_those_of_its_outline() -> None:
     document = one(out.getvalue(), "a.pdf")
     found = [document.text[span.start : span.end] for span in document.spans if span.kind == SpanKind.HEADING]
     assert found == ["# Part A", "## Large 0", "## 2.1 Orders", "### Large 1", "## Returns", "### Large 2"]
+
+
+@pytest.mark.parametrize("rotation", [0, 90, 180, 270])
+@pytest.mark.parametrize("angle", [90, -90])
+def test_sideways_text_of_pdf_is_read_in_lines(angle: int, rotation: int) -> None:
+    out = io.BytesIO()
+    canvas = Canvas(out, pagesize=(600, 800))
+    canvas.setPageRotation(rotation)
+    canvas.translate(300, 400)
+    canvas.rotate(angle + rotation)
+    for number, line in enumerate(("Wide tables stand", "sideways on a page.")):
+        canvas.drawString(-350, 200 - 14 * number, line)
+    for row, cells in enumerate((("City", "Cars", "Year"), ("Ulm", "12", "2024"), ("Bonn", "34", "2025"))):
+        for column, cell in enumerate(cells):
+            canvas.rect(-350 + 100 * column, 80 - 20 * row, 100, 20)
+            canvas.drawString(-346 + 100 * column, 85 - 20 * row, cell)
+    canvas.save()
+    document = one(out.getvalue(), "a.pdf")
+    assert document.text.split("\n\n") == [
+        "Wide tables stand sideways on a page.",
+        "City: Ulm; Cars: 12; Year: 2024",
+        "City: Bonn; Cars: 34; Year: 2025",
+    ]
+    [x0, y0, x1, y1] = (document.spans[0].location or {})["rect"]
+    assert y1 - y0 > 5 * (x1 - x0)

@@ -4,7 +4,7 @@ import ctypes
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, Final, NamedTuple, TypeAlias
 
 _HYPHENS: Final = ("\x02", "\ufffe", "\xad")
@@ -76,19 +76,11 @@ class Page:
     is_recognized: bool = False
     """True if the text comes from OCR: the heights of letters are estimates."""
     skew: float = 0.0
-    """Angle in radians by which a scan was turned to make its lines level, around the middle of the page."""
+    """Angle in radians by which a page was turned to make its lines level, around its middle."""
 
     def as_shown(self, box: Box) -> Box:
         """Return the rectangle around a box of the level page, on the page as shown."""
-        if not self.skew:
-            return box
-        corners = [
-            rotated(x, y, self.width, self.height, self.skew)
-            for x in (box.x0, box.x1)
-            for y in (box.y0, box.y1)
-        ]
-        xs, ys = zip(*corners, strict=True)
-        return Box(min(xs), min(ys), max(xs), max(ys))
+        return _turned(box, self.width, self.height, self.skew) if self.skew else box
 
 
 def rotated(x: float, y: float, width: float, height: float, angle: float) -> tuple[float, float]:
@@ -96,6 +88,12 @@ def rotated(x: float, y: float, width: float, height: float, angle: float) -> tu
     sine, cosine = math.sin(angle), math.cos(angle)
     from_x, from_y = x - width / 2, y - height / 2
     return width / 2 + from_x * cosine - from_y * sine, height / 2 + from_x * sine + from_y * cosine
+
+
+def _turned(box: Box, width: float, height: float, angle: float) -> Box:
+    corners = [rotated(x, y, width, height, angle) for x in (box.x0, box.x1) for y in (box.y0, box.y1)]
+    xs, ys = zip(*corners, strict=True)
+    return Box(min(xs), min(ys), max(xs), max(ys))
 
 
 def read_page(page: Any) -> Page:
@@ -112,10 +110,25 @@ def read_page(page: Any) -> Page:
         return Page(width, height, [], plain=text_page.get_text_range().replace("\r\n", "\n"))
     if not words:
         return Page(width, height, [], is_picture=_is_picture(page))
-    rules = [*_rules(page, shown)]
+    skew = _quarter_turn(words)
+
+    def level(*edges: float) -> Box:
+        return _turned(shown(*edges), width, height, -skew) if skew else shown(*edges)
+
+    words = [*_words(text_page, level)] if skew else words
+    rules = [*_rules(page, level)]
     horizontals = [rule for rule in rules if rule.y0 == rule.y1]
     verticals = [rule for rule in rules if rule.x0 == rule.x1]
-    return Page(width, height, [*_segments(words, verticals)], horizontals, verticals)
+    return Page(width, height, [*_segments(words, verticals)], horizontals, verticals, skew=skew)
+
+
+def _quarter_turn(words: Sequence[Segment]) -> float:
+    """Return the angle of text that runs down or up the page, as of a wide table; 0 if most is level."""
+    sideways = sum(word.height > word.x1 - word.x0 for word in words if len(word.text) > 2)
+    if 2 * sideways <= sum(len(word.text) > 2 for word in words):
+        return 0.0
+    steps = (b.middle - a.middle for a, b in pairwise(words) if a.x0 < (b.x0 + b.x1) / 2 < a.x1)
+    return math.copysign(math.pi / 2, sum(1 if step > 0 else -1 for step in steps))
 
 
 def _is_picture(page: Any) -> bool:
