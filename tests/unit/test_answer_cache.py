@@ -69,6 +69,7 @@ CHANGE_NOTHING: dict[str, Any] = {
     "use_cache": False,
     "conversation_id": uuid4(),
     "begins_conversation": True,
+    "sends_history": True,
     "allow_ungrounded": True,
     "quote_passages": False,
 }

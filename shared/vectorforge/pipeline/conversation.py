@@ -61,7 +61,7 @@ class ConversationMemory:
         """
         config = run.config
         history: Sequence[HistoryMessage] = config.history
-        if config.conversation_id is not None and not config.begins_conversation:
+        if config.conversation_id is not None and not config.sends_history:
             history = await self._stored(run, config.conversation_id)
         history = [without_labels(message) for message in history]
         if config.conversation_id is not None or run.preset.context_config(config).max_context_tokens:
@@ -71,7 +71,7 @@ class ConversationMemory:
     async def store_exchange(self, run: QueryRun) -> None:
         """Add a finished exchange to its stored conversation. Raises nothing but a cancellation."""
         is_finished = run.error is None and run.outcome in _FINISHED and "template" not in run.degraded
-        is_finished = is_finished and (run.config.begins_conversation or run.finish_reason != "tool_calls")
+        is_finished = is_finished and (run.config.sends_history or run.finish_reason != "tool_calls")
         if run.config.conversation_id is None or self.store is None or not is_finished:
             return
         # the client may disconnect, but the exchange is complete

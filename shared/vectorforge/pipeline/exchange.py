@@ -41,7 +41,7 @@ class ExchangeDetails:
                 llm_response=response and replace(response, content=""),
             ),
             [(source.score, source.relevance) for source in result.sources],
-            has_earlier_input=run.config.begins_conversation
+            has_earlier_input=run.config.sends_history
             and any(message.role != "system" for message in (*run.config.history, *run.config.following)),
         )
 

@@ -118,7 +118,9 @@ class QueryConfig:
     profile_id: int | None = None
     conversation_id: UUID | None = None
     begins_conversation: bool = False
-    """True: the conversation is new, ``history`` comes with the request, and tool calls are stored, too."""
+    """True: the conversation is new, and deleted if the query is aborted."""
+    sends_history: bool = False
+    """True: ``history`` is that of the request, not of the store, and calls of tools are stored, too."""
     rewrite: RewriteMode = "auto"
     """Make a follow-up query self-contained before the search, by the model or by words of earlier turns.
     "auto": by the model only if the query does not stand alone; False: search for the query as it is."""

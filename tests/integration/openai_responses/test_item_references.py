@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import openai
 import pytest
@@ -9,7 +10,7 @@ from openai import AsyncOpenAI
 from pydantic import SecretStr
 
 from tests.integration.openai_responses.conftest import ASKED, MODEL
-from tests.integration.openai_responses.test_response_output import CALLS, CITED, WEATHER
+from tests.integration.openai_responses.test_response_output import CALLS, CITED, STREAMED, WEATHER, respond
 from tests.support.http.live_api import LiveApi, key_of, live_api, settings_for
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
@@ -54,6 +55,30 @@ async def test_references_stand_for_their_items(client: AsyncOpenAI, vendor: Fak
     ]
     sent = [call["function"] for m in rest for call in m.get("tool_calls", ())]
     assert [(call["name"], call["arguments"]) for call in sent] == [(c.name, c.arguments) for c in calls]
+
+
+@STREAMED
+async def test_results_of_stored_calls_continue_their_conversation(
+    client: AsyncOpenAI, vendor: FakeOpenAI, api: LiveApi, tenant: str, stream: bool
+) -> None:
+    vendor.script(*[Reply(tool_calls=CALLS[:1], finish="tool")] * 2, CITED)
+    turns: list[Any] = [{"role": "user", "content": ASKED}]
+    made: list[Any] = []
+    for _ in range(3):
+        response, _ = await respond(client, stream=stream, input=turns, tools=[WEATHER], store=True)
+        made.append(response)
+        calls = [item for item in response.output if item.type == "function_call"]
+        turns += [reference(item.id) for item in response.output]
+        turns += [result_of(call, "hot") for call in calls]
+    async with api.client(tenant) as native:
+        (listed,) = (await native.get("/v1/conversations")).json()["conversations"]
+    assert {response.conversation.id for response in made} == {f"conv_{UUID(listed['id']).hex}"}
+    assert listed["message_count"] == 6
+    stored = await client.responses.retrieve(made[-1].id)
+    assert (stored.output_text, stored.previous_response_id) == ("It is hot [1].", None)
+    again, _ = await respond(client, stream=stream, input=[*turns, turns[0]], tools=[WEATHER], store=True)
+    assert again.conversation is not None
+    assert again.conversation.id != made[0].conversation.id
 
 
 async def test_reference_to_search_needs_no_stored_response(client: AsyncOpenAI, vendor: FakeOpenAI) -> None:

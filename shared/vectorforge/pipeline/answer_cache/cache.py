@@ -38,6 +38,7 @@ _NOT_IN_THE_PROMPT = frozenset(
         "use_cache",
         "conversation_id",
         "begins_conversation",
+        "sends_history",
         "allow_ungrounded",
         "quote_passages",
         "min_version",

@@ -238,6 +238,15 @@ async def resolve_references(
     return resolved
 
 
+def conversation_of_calls(items: Sequence[InputItem]) -> UUID | None:
+    """Return the conversation of the calls that the input ends with, if references that resolve name them."""
+    for item in reversed(items):
+        id_ = _ID.fullmatch(item.id or "") if item.type == ITEM_REFERENCE else None
+        if item.role == "user" or (id_ and id_[1] == "fc"):
+            return UUID(id_[3]) if id_ else None
+    return None
+
+
 def _item(id_: re.Match[str], answers: dict[UUID, ConversationMessage]) -> InputItem | None:
     kind, query_id, _, place = id_.groups()
     if kind == "fs":

@@ -27,6 +27,7 @@ from vectorforge.api.openai.responses.requests import (
     InputItem,
     ResponseRequest,
     ResponseTool,
+    conversation_of_calls,
     resolve_references,
 )
 from vectorforge.api.openai.responses.schemas import (
@@ -237,7 +238,8 @@ async def create_response(
         field = "tools" if config.search_tool is None else "retrieval"
         raise InvalidInputError("Tools need the conversation in `input`, not a stored one.", field=field)
     collection = await find_searched_collection(application, tenant, requested, body)
-    async with conversation_for(tenant, body, conversation_id, credential) as stored_in:
+    continued = conversation_id or (conversation_of_calls(body.input) if body.store else None)
+    async with conversation_for(tenant, body, continued, credential) as stored_in:
         wanted = ResponseFormat(
             question=conversation.question,
             echo=_echo(body, config, stored_in),
@@ -247,8 +249,12 @@ async def create_response(
             has_tools=config.has_tools,
             searches_by_tool=config.search_tool is not None,
         )
-        begins = stored_in != conversation_id
-        config = replace(config, conversation_id=stored_in, begins_conversation=begins)
+        config = replace(
+            config,
+            conversation_id=stored_in,
+            begins_conversation=stored_in != continued,
+            sends_history=stored_in != conversation_id,
+        )
         query = SurfaceQuery(request, conversation.question, collection, config)
         encoder = ResponseEventEncoder(wanted, request_id=RequestState.of(request.scope).request_id)
         return await query.answer(

@@ -90,8 +90,9 @@ async def retrieve_response(
         return await _unfinished(tenant, query_id, conversation_id)
     log = await tenant.query_logs.find_by_id(query_id)
     question, answer = exchange[-2:]
-    previous = exchange[0].query_id if len(exchange) > 2 else None
     details = ExchangeDetails.from_json(answer.details)
+    is_continued = len(exchange) > 2 and not (details and details.has_earlier_input)
+    previous = exchange[0].query_id if is_continued else None
     echo = await _echo(tenant, log, conversation_id, previous)
     parts = ResponseParts(
         ResponseFormat(question.content, echo, conversation_id),
