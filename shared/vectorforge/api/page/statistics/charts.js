@@ -33,13 +33,19 @@ function timeChart(title, parts, { format, nested = false, wide = false }) {
   const bars = intervals.map((interval) => barsOf(drawn.map(([, tone, value]) => [tone, value(interval) ?? 0]), nested));
   const ticks = ticksTo(Math.max(...bars.flat().map(({ to }) => to)), format === whole ? 1 : 0), every = Math.ceil(intervals.length / 7);
   const texts = (interval) => drawn.map(([, , value]) => (value(interval) === null ? "–" : format(value(interval))));
-  const plot = plotOf(title, ticks, bars), tip = el("div.tip", { hidden: true });
-  describeIntervals(plot, tip, (interval) => [el("b", fullLabel(interval.start)),
-    el("ul", texts(interval).map((text, at) => el("li", swatch(drawn[at][1]), el("span", drawn[at][0]), el("span", text))))]);
+  const plot = el("div.plot", { role: "group", "aria-label": S.chart(title) }, drawingOf(ticks, bars),
+    intervals.map((interval, at) => intervalOf(title, fullLabel(interval.start), texts(interval).map((text, part) => [drawn[part][1], drawn[part][0], text]), (at + 0.5) / bars.length)));
   return el(name, heading(title, drawn),
     el("div.chart", el("ol.scale", ticks.map((tick) => el("li", format(tick)))), plot,
       el("ol.starts", intervals.map((interval, at) => at % every === 0 && el("li", { style: { left: `${((at + 0.5) / intervals.length) * 100}%` } }, label(interval.start))))),
-    tip, dataTable(title, drawn, intervals.map((interval) => [fullLabel(interval.start), ...texts(interval)])));
+    dataTable(title, drawn, intervals.map((interval) => [fullLabel(interval.start), ...texts(interval)])));
+}
+
+/** The numbers of an interval, shown under the pointer or with the focus, which the browser moves among the radio buttons of a chart. */
+function intervalOf(chart, start, rows, place) {
+  const name = joined(", ", start, ...rows.map(([, part, text]) => `${part} ${text}`)), left = `${place * 100}%`;
+  return el("label", el("input", { type: "radio", name: chart, "aria-label": name }),
+    el("span.tip", { style: { left, translate: `-${left}` } }, el("b", start), rows.map(([tone, ...texts]) => [swatch(tone), ...texts.map((text) => el("span", text))]).flat()));
 }
 
 /** The bars of an interval from their values: {tone, from, to}. */
@@ -50,42 +56,13 @@ function barsOf(values, nested) {
 }
 
 /** An SVG whose units are intervals and values, which is stretched to its place. */
-function plotOf(title, ticks, bars) {
+function drawingOf(ticks, bars) {
   const max = ticks.at(-1), barOf = (at) => ({ tone, from, to }) => {
     const height = Math.max(to - from, max / 150);  // at least a pixel
     return shape(`rect.bar-part.${tone}`, { x: at + 0.08, y: max - from - height, width: 0.84, height });
   };
-  return shape("svg.plot", { viewBox: `0 0 ${bars.length} ${max}`, preserveAspectRatio: "none", role: "group", tabindex: 0, "aria-label": S.chart(title) },
-    ticks.map((tick) => shape("path.grid", { d: `M0 ${max - tick}h${bars.length}` })), bars.flatMap((some, at) => some.map(barOf(at))),
-    shape("rect.here", { width: 1, height: max, visibility: "hidden" }));
-}
-
-/** Shows the numbers of the interval under the pointer, or of the one that the arrow keys have reached. */
-function describeIntervals(plot, tip, describe) {
-  const { series } = shown, here = plot.querySelector(".here");
-  let at = null;
-  function show(to) {
-    at = series[to] ? to : null;
-    tip.hidden = at === null;
-    here.setAttribute("visibility", tip.hidden ? "hidden" : "visible");
-    if (tip.hidden) return;
-    here.setAttribute("x", at);
-    tip.replaceChildren(...describe(series[at]));
-    const figure = tip.parentElement, { left, right } = here.getBoundingClientRect(), from = figure.getBoundingClientRect().left, room = figure.clientWidth - tip.offsetWidth;
-    const beside = at < series.length / 2 ? right - from + 8 : left - from - tip.offsetWidth - 8;
-    tip.style.left = `${Math.max(0, Math.min(room, beside))}px`;
-  }
-  plot.onpointermove = plot.onpointerdown = (event) => show(Math.floor(((event.clientX - plot.getBoundingClientRect().left) / plot.clientWidth) * series.length));
-  plot.onpointerleave = (event) => { if (event.pointerType === "mouse") show(null); };
-  plot.onblur = () => show(null);
-  plot.onkeydown = (event) => {
-    const last = series.length - 1;
-    const to = { ArrowRight: Math.min(last, (at ?? -1) + 1), ArrowLeft: Math.max(0, (at ?? last + 1) - 1), Home: 0, End: last, Escape: null }[event.key];
-    if (to === undefined) return;
-    event.preventDefault();
-    show(to);
-    announce(tip.innerText.replaceAll("\n", ", "));
-  };
+  return shape("svg", { viewBox: `0 0 ${bars.length} ${max}`, preserveAspectRatio: "none", "aria-hidden": "true" },
+    ticks.map((tick) => shape("path.grid", { d: `M0 ${max - tick}h${bars.length}` })), bars.flatMap((some, at) => some.map(barOf(at))));
 }
 
 // ---- time by stage
