@@ -86,6 +86,17 @@ async def test_phone_layout_never_scrolls_sideways_and_opens_source_sheet(
     assert not await page.evaluate("document.getElementById('talk').inert")
 
 
+@pytest.mark.parametrize("width", [820, 1024])
+async def test_bar_of_tablet_fits_the_screen(stub: StubApi, visit: Visit, width: int) -> None:
+    stub.add_document("A passage.", file="a.md")
+    page = await visit(stub.url, locale="de-DE", viewport={"width": width, "height": 900})
+    await ask(page, "q")
+    await ended(page)
+    last, picker = page.locator("#toggle-documents"), page.get_by_label("Sammlung", exact=True)
+    assert await last.evaluate("(node) => node.getBoundingClientRect().right") <= width
+    assert await picker.evaluate("(node) => node.scrollWidth - node.clientWidth") == 0
+
+
 async def test_page_is_fully_usable_with_the_keyboard(stub: StubApi, visit: Visit) -> None:
     document = stub.add_document("The limit is 48.", file="a.md", title="Policy")
     stub.scripts = [answer("It is 48 [Context 1].", sources=[source(1, document, 0, 16)])]

@@ -24,7 +24,7 @@ const documents = new class extends PanelList {
     const name = sourceName(one), passage = { document_id: one.id, title: one.title, document_source: one.source };
     return this.row(el("button", { onclick: ({ currentTarget }) => source.open([passage], 0, currentTarget) }, name),
       iconButton("bin", `${T.remove} ${name}`, () => this.erase(one)),
-      joined(" · ", counted(one.chunk_count ?? 0, "passage"), one.title && one.title !== one.source && one.source));
+      joined(" · ", counted(one.chunk_count ?? 0, "passage"), name !== one.source && one.source));
   }
 
   async erase({ id, chunk_count: passages, ...one }) {

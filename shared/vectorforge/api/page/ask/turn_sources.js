@@ -1,7 +1,7 @@
 "use strict";
 // ---- below an answer: its sources, its time and cost
-/** The title, else the source; of an absolute path its last part. */
-const sourceName = (item) => item.title || (item.document_source || item.source || T.source(item.number)).replace(/^\/.*\//, "");
+/** The title, else the source; of a path its last part. */
+const sourceName = (item) => item.title || (item.document_source || item.source || T.source(item.number)).replace(/^.*\/(?=.)/, "");
 /** The heading path without the document's title, which is shown next to it. */
 const headingOf = ({ heading, title }) => (heading ?? "").split(" > ").filter((part, at) => at || part !== title).join(" > ");
 const firstWords = (text) => (text ?? "").replace(/\s+/g, " ").trim().slice(0, 120);
