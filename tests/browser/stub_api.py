@@ -89,7 +89,7 @@ class StubApi:
             "collection_id": collection,
             "source": file,
             "title": title,
-            "media_type": "text/markdown",
+            "media_type": "text/markdown" if file.endswith(".md") else "text/plain",
             "metadata": {"sample": True} if sample else {},
             "chunk_count": 3,
             "text": text,

@@ -69,7 +69,7 @@ async def test_stop_aborts_query_on_server_and_retains_text(stub: StubApi, visit
 async def test_citation_click_highlights_its_passage_after_emoji(stub: StubApi, visit: Visit) -> None:
     meal = "Meals: 48 € 🍝 a day."
     text = f"{meal} " + "👩‍💻🧳 " * 500 + f"{meal} " + "More text. " * 500 + "Hotels: 160 €."
-    document = stub.add_document(text, file="travel.md", title="Travel")
+    document = stub.add_document(text, file="travel.txt", title="Travel")
     meals, hotels = text.rindex("Meals"), text.index("Hotels")
     sources = [source(1, document, meals, meals + len(meal)), source(2, document, hotels, len(text))]
     stub.scripts = [answer("See [Context 2], then [Source 1] and [Context 1, Context 2].", sources=sources)]
@@ -91,7 +91,7 @@ async def test_citation_click_highlights_its_passage_after_emoji(stub: StubApi, 
 
 async def test_quoted_words_are_highlighted_in_their_passage(stub: StubApi, visit: Visit) -> None:
     text = "Meals (48 € a day)\nare paid. Receipts are kept for a year. Hotels are not."
-    cited = [source(1, stub.add_document(text, file="a.md"), 0, len(text))]
+    cited = [source(1, stub.add_document(text, file="a.txt"), 0, len(text))]
     stub.scripts = [
         answer("“Meals (48 € a day) are paid.” [1] Hotels are not. [1] In our words [1].", sources=cited)
     ]
@@ -122,7 +122,7 @@ async def test_source_has_the_heading_of_its_cited_sentence(stub: StubApi, visit
 
 async def test_huge_document_opens_around_its_passage(stub: StubApi, visit: Visit) -> None:
     text = "".join(f"Line {n} of a very long document.\n" for n in range(30_000))
-    document = stub.add_document(text, file="huge.md")
+    document = stub.add_document(text, file="huge.txt")
     start = text.index("Line 20000 ")
     stub.scripts = [answer("[1]", sources=[source(1, document, start, start + 10)])]
     page = await visit(stub.url)

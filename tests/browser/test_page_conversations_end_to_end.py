@@ -70,7 +70,7 @@ async def test_conversation_is_reloaded_renamed_and_deleted(based_url: str, visi
     )
     await page.locator(".cite").first.click()
     await expect(page.locator("#panel-title")).to_have_text("Kettle care 🫖")
-    await expect(page.locator("#passage")).to_contain_text("Descale the kettle every three months")
+    await expect(page.locator(".quote")).to_contain_text("Descale the kettle every three months")
     await page.get_by_role("button", name="Good answer").first.click()
     await expect(page.locator(".rated").first).to_have_text("Thank you.")
 

@@ -104,6 +104,7 @@ async def test_markdown_is_rendered_with_its_sentence_marked(
     await expect(body.locator("pre code")).to_have_text(
         "# [not a link](https://example.org)\ncheck --brakes", use_inner_text=True
     )
+    await expect(body.locator("p br")).to_have_count(0)
     await expect(body.locator("strong .quote")).to_have_text("chain")
     assert "".join(await body.locator(".quote").all_text_contents()) == "Oil the chain every month."
     await expect(body.locator(".quote").first).to_be_in_viewport()

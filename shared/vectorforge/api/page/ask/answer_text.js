@@ -74,11 +74,11 @@ function renderBlock({ kind, text }, cite) {
   if (kind === "quote") return el("blockquote", blocksOf(text).map((block) => renderBlock(block, cite)));
   if (kind === "list") return renderList(text, cite);
   if (kind === "table") return renderTable(text, cite);
-  return el("p", text.split("\n").flatMap((line, index) => [index > 0 && softBreak(line), ...inlineNodes(line.trim(), cite)]));
+  return el("p", text.split("\n").flatMap((line, index, lines) => [index > 0 && softBreak(cite, line, lines[index - 1]), ...inlineNodes(line.trim(), cite)]));
 }
 
-/** Between two lines: a space where a sentence was only wrapped, as in quotations, else a line break. */
-const softBreak = (nextLine) => (/^\s*\p{Ll}/u.test(nextLine) ? " " : el("br"));
+/** Between two lines: a space where a sentence was only wrapped, as in quotations and documents, else a line break. */
+const softBreak = (cite, next, before) => ((cite.link ? !/( {2}|\\)$/.test(before) : /^\s*\p{Ll}/u.test(next)) ? " " : el("br"));
 
 function renderList(text, cite) {
   const stack = [];  // the open lists, each with its indent and its last item
@@ -86,7 +86,7 @@ function renderList(text, cite) {
   for (const line of text.split("\n")) {
     const match = ITEM.exec(line);
     if (!match) {
-      if (line.trim()) stack.at(-1).item.append(softBreak(line), ...inlineNodes(line.trim(), cite));
+      if (line.trim()) stack.at(-1).item.append(softBreak(cite, line, ""), ...inlineNodes(line.trim(), cite));
       continue;
     }
     const indent = match[1].replace(/\t/g, "    ").length, start = parseInt(match[2], 10);

@@ -23,9 +23,8 @@ function sentenceIn(passage, quote) {
   return found && { start: found.index, end: found.index + found[0].length };
 }
 
-/** The passage as a mark; a sentence that it has word for word stands out in it. nodesOf: how text is shown. */
-function markOf(passage, quote, nodesOf = (text) => [text]) {
+/** The passage as a mark; a sentence that it has word for word stands out in it. */
+function markOf(passage, quote) {
   const found = sentenceIn(passage, quote), { start, end } = found ?? { start: 0, end: 0 };
-  return el(found ? "mark" : "mark.alone", { id: "passage" },
-    nodesOf(passage.slice(0, start)), found && el("span.quote", passage.slice(start, end)), nodesOf(passage.slice(end)));
+  return el(found ? "mark" : "mark.alone", { id: "passage" }, passage.slice(0, start), found && el("span.quote", passage.slice(start, end)), passage.slice(end));
 }

@@ -71,28 +71,25 @@ const source = {
   drawText(whole, passage, everything = false) {
     const { text, media_type: type } = whole, span = this.locate(text, passage), body = $("panel-body");
     if (!span) { this.drawAlone(passage, T.documentChanged); return; }
-    const { start, end } = span, from = everything ? 0 : Math.max(0, start - WINDOW), to = everything ? text.length : end + WINDOW;
-    const nodesOf = /markdown/.test(type) ? withHeadings : (part) => [part];
-    const mark = end > 0 && markOf(text.slice(start, end), this.current.quote, nodesOf);
+    const { start, end } = span, { quote } = this.current, room = everything ? Infinity : WINDOW;
     const rest = (isCut) => isCut && textButton(T.wholeDocument, () => this.drawText(whole, passage, true));
-    panel.fill(rest(from > 0), el(/csv|json/.test(type) ? "div.page.code" : "div.page", { id: "document-text" },
-      nodesOf(text.slice(from, start)), mark, nodesOf(text.slice(end, to))), rest(to < text.length));
+    panel.fill(rest(start > room), el(/csv|json/.test(type) ? "div.page.code" : "div.page", { id: "document-text" },
+      /markdown/.test(type) ? markdownAround(text, span, quote, room, "h3")
+        : [text.slice(Math.max(0, start - room), start), end > 0 && markOf(text.slice(start, end), quote), text.slice(end, end + room)]), rest(end + room < text.length));
     body.dataset.document = passage.document_id;
     body.scrollTop = 0;
+    const mark = body.querySelector(".quote") ?? body.querySelector("mark");
     if (!mark) return;
-    (mark.querySelector(".quote") ?? mark).scrollIntoView();
+    mark.scrollIntoView();
     announce(T.highlighted(sourceName(passage)));
   },
 
   drawAlone(passage, reason) {
     const kept = passage.text || passage.snippet;
-    panel.fill(el("p.quiet", { role: "note" }, reason), kept && el("div.page", el("mark", { id: "passage" }, kept)));
+    panel.fill(el("p.quiet", { role: "note" }, reason), kept && el("div.page", el("mark.alone", { id: "passage" }, kept)));
     $("panel-body").scrollTop = 0;
   },
 };
-
-/** Markdown as it was written, with its heading lines set in bold. */
-const withHeadings = (text) => text.split(/^(#{1,6} .*)$/m).map((part, at) => (at % 2 ? el("b", part) : part));
 
 /** What the answer says between the previous citation and this one, if that is more than two words. */
 function wordsBefore(citation) {

@@ -6,7 +6,7 @@ const ENDS = ["\uE002", "\uE003", "\uE004", "\uE005"];  // passage from and to, 
 const LINE_START = /^(?:\s*(?:#{1,6}|[-*+•]|\d{1,4}[.)]|>)(?=\s))*\s*(?:\|\s*)?/;
 const UNMARKED = /^\s*(?:`{3,}|~{3,}|$|[-*_](?:\s*[-*_]){2,}\s*$)/;
 
-/** Whether an end would change what the line means: fences, rules and blank lines. */
+/** True for fences, rules and blank lines, which cannot be marked. */
 const isUnmarked = (line) => UNMARKED.test(line) || TABLE_RULE.test(line);
 
 /** The offset at or after this one where a mark may begin: in the text of a line. */
@@ -30,8 +30,17 @@ function markEnd(text, at) {
   return 0;
 }
 
-/** An element with the Markdown; passage and sentence are {start, end} in UTF-16 units, the sentence perhaps null. */
-function renderedMarkdown(text, passage, sentence) {
+/** The part of a document around the passage, from the start of a line, within a code block if it begins in one. */
+function markdownAround(whole, { start, end }, quote, room, heading) {
+  const from = start > room ? whole.lastIndexOf("\n", start - room) + 1 : 0;
+  const fences = whole.slice(0, from).match(/^ {0,3}(```|~~~)/gm) ?? [], open = fences.length % 2 ? fences.at(-1).trim() + "\n" : "";
+  const found = sentenceIn(whole.slice(start, end), quote), shift = start + open.length - from;
+  const at = (span) => ({ start: shift + span.start, end: shift + span.end });
+  return renderedMarkdown(open + whole.slice(from, end + room), at({ start: 0, end: end - start }), found && at(found), heading);
+}
+
+/** An element with the Markdown; passage and sentence are {start, end} in UTF-16 units, or the sentence null. */
+function renderedMarkdown(text, passage, sentence, heading) {
   const clean = text.replace(/[\uE000-\uE005]/g, "\uFFFD");
   const endsOf = ({ start, end }) => [markStart(clean, start), Math.max(markStart(clean, start), markEnd(clean, end))];
   const [from, to] = endsOf(passage), inner = sentence && endsOf(sentence);
@@ -41,7 +50,7 @@ function renderedMarkdown(text, passage, sentence) {
     marked += clean.slice(last, at) + end;
     last = at;
   }
-  const plain = Object.assign(() => null, { plain: (code) => code, link: linkTo, heading: "h2" });
+  const plain = Object.assign(() => null, { plain: (code) => code, link: linkTo, heading });
   return wrapMarks(el("div.answer", blocksOf(marked + clean.slice(last)).map((block) => renderBlock(block, plain))), !inner);
 }
 

@@ -1,7 +1,7 @@
 "use strict";
 // ---- a cited document, opened by a link
 /* source?chunk=ID[&chunk=ID...]#at=1&quote=...: the cited chunks in the order of the answer; which one is shown, from 1;
-   and a sentence for each. What is behind # is not sent to any server. */
+   and a sentence for each. What is behind # is sent to no server. */
 const MAX_CITATIONS = 100;
 const WINDOW = 60000;  // characters of the text on each side of the passage
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
@@ -65,7 +65,7 @@ function headingAt({ text, heading, locations }, quote) {
 
 const passageAlone = (chunk, quote) => el("div.text", markOf(chunk.text, quote));
 
-/** The image as a URL that the page's policy allows. */
+/** The image as a URL that the policy allows. */
 const dataUrl = (blob) => new Promise((resolve, reject) => {
   const reader = new FileReader();
   reader.onload = () => resolve(reader.result);
@@ -96,18 +96,9 @@ async function pages(id, chunk, quote) {
 async function text(id, chunk, quote) {
   const { text: whole, media_type: type = "" } = await textOf(id), span = spanOf(whole, chunk), { start, end } = span;
   if (whole.slice(start, end) !== chunk.text) return [passageAlone(chunk, quote)];
-  if (/markdown/.test(type)) return [markdown(whole, span, quote)];
+  if (/markdown/.test(type)) return [markdownAround(whole, span, quote, WINDOW, "h2")];
   return [el(/csv|json|tab-separated|x-/.test(type) ? "div.text.code" : "div.text",
     whole.slice(Math.max(0, start - WINDOW), start), markOf(chunk.text, quote), whole.slice(end, end + WINDOW))];
-}
-
-/** The part of a Markdown document around the passage, from the start of a line, within a code block if it begins in one. */
-function markdown(whole, { start, end }, quote) {
-  const from = start > WINDOW ? whole.lastIndexOf("\n", start - WINDOW) + 1 : 0;
-  const fences = whole.slice(0, from).match(/^ {0,3}(```|~~~)/gm) ?? [], open = fences.length % 2 ? fences.at(-1).trim() + "\n" : "";
-  const found = sentenceIn(whole.slice(start, end), quote), shift = start + open.length - from;
-  const at = (span) => ({ start: shift + span.start, end: shift + span.end });
-  return renderedMarkdown(open + whole.slice(from, end + WINDOW), at({ start: 0, end: end - start }), found && at(found));
 }
 
 async function download(about) {
