@@ -116,12 +116,13 @@ def _alarm_notifies(stage: DeployedStage) -> str:
 
 
 def _log_retention(stage: DeployedStage) -> str:
-    pages = (
-        stage.aws("logs")
-        .get_paginator("describe_log_groups")
-        .paginate(logGroupNamePrefix=f"/aws/lambda/{stage.settings.prefix}-")
-    )
-    groups = [group for page in pages for group in page["logGroups"]]
+    names, paginator = stage.settings.prefix, stage.aws("logs").get_paginator("describe_log_groups")
+    groups = [
+        group
+        for service in ("lambda/{}-", "rds/instance/{}/", "rds/cluster/{}/", "rds/proxy/{}")
+        for page in paginator.paginate(logGroupNamePrefix=f"/aws/{service.format(names)}")
+        for group in page["logGroups"]
+    ]
     endless = [group["logGroupName"] for group in groups if "retentionInDays" not in group]
     require(groups, "there are no log groups")
     require(not endless, f"kept for ever: {', '.join(endless)}")
@@ -249,7 +250,12 @@ ACCOUNT_POINTS: Final = (
     Point("ipv6", "functions have IPv6 in stages with that egress only", _ipv6, needs_aws=True),
     Point("pinned", "no statement pins a connection of RDS Proxy", _pinned, needs_aws=True),
     Point("metrics", "CloudWatch extracts the metrics from the logs", _metrics, needs_aws=True),
-    Point("log-retention", "every log group of a function has a retention", _log_retention, needs_aws=True),
+    Point(
+        "log-retention",
+        "every log group has a retention",
+        _log_retention,
+        needs_aws=True,
+    ),
     Point(
         "restore-test",
         "the monthly restore test restores, and its rows are read",
