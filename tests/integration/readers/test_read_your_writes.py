@@ -29,7 +29,7 @@ async def test_query_after_write_on_lagging_standby_finds_document(
     async def pairs(first: int) -> None:
         for number in range(first, PAIRS, _AT_ONCE):
             if number == PAIRS // 2:
-                await asyncio.to_thread(lagging.delay, 100)
+                await asyncio.to_thread(lagging.delay, 2_000)  # longer than any pair takes
             version = await write(writing.for_tenant(tenant), collection_id, number)
             found = await find(querying.for_tenant(tenant), collection_id, number, None if own else version)
             if [chunk.chunk.text for chunk in found] != [f"word{number}"]:
