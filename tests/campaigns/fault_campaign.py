@@ -9,7 +9,7 @@ import contextlib
 import platform
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,7 +17,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tests.campaigns.faults.audit import RowResult
-from tests.campaigns.faults.matrix import FAULTS, NOT_COVERED
+from tests.campaigns.faults.fault import Fault
+from tests.campaigns.faults.lean_faults import LEAN_FAULTS
+from tests.campaigns.faults.matrix import FAULTS
 from tests.campaigns.faults.report import table, totals, write_section
 from tests.campaigns.faults.runner import run_faults
 from tests.campaigns.faults.system import DEADLINE_S, running_system
@@ -35,6 +37,9 @@ starts a new service, puts its fault in while questions are asked, half of them 
   lost logs   answers without a row in the query log; double rows: more than one
   violations  a status 5xx other than 502, 503, 504; no problem details; a stream without exactly one
               terminal event; or not what the row says a client has to see
+
+With --lean: as many query functions as the stage lean permits, directly on PostgreSQL with its limit of
+connections, in place of service and PgBouncer.
 
 Rows that are not done are printed as "not covered". A machine that is busy with something else makes requests
 late: compare with a second run.
@@ -67,9 +72,9 @@ def machine() -> str:
     )
 
 
-async def _run(numbers: set[int], requests: int, console: Console) -> list[RowResult]:
-    faults = [kind for kind in FAULTS if not numbers or kind.number in numbers]
-
+async def _run(
+    faults: Sequence[type[Fault]], requests: int, console: Console, *, pooler: bool
+) -> list[RowResult]:
     def show(result: RowResult) -> None:
         if result.missing:
             console.print(f"{result.number:>3} {result.name}: not covered here: {result.missing}")
@@ -87,7 +92,7 @@ async def _run(numbers: set[int], requests: int, console: Console) -> list[RowRe
         task = progress.add_task("starting", total=len(faults) * requests)
         while len(results) < len(faults):
             (system_folder := folder / f"{len(results)}").mkdir(mode=0o755)
-            async with running_system(system_folder) as system:
+            async with running_system(system_folder, pooler=pooler) as system:
                 for kind in faults[len(results) :]:
                     results += await run_faults(
                         system,
@@ -113,20 +118,22 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--requests", type=int, default=200, help="of each row (default 200)")
     parser.add_argument("--only", type=int, nargs="+", metavar="ROW", help="numbers of rows (default all)")
     parser.add_argument("--no-page", action="store_true", help="do not write docs/results/reliability.md")
+    parser.add_argument("--lean", action="store_true", help="the rows of the stage without a pooler")
     options = parser.parse_args(arguments)
-    wanted, known = set(options.only or ()), {kind.number for kind in FAULTS}
+    faults = LEAN_FAULTS if options.lean else FAULTS
+    wanted, known = set(options.only or ()), {kind.number for kind in faults}
     if options.requests < 1:
         parser.error("--requests must be at least 1.")
     if unknown := wanted - known:
-        named = {row: NOT_COVERED.get(row, "there is no such row") for row in sorted(unknown)}
-        parser.error(f"not covered: {'; '.join(f'{row} ({why})' for row, why in named.items())}.")
-    console = Console()
-    results = asyncio.run(_run(wanted, options.requests, console))
-    print(table(results))
+        parser.error(f"there is no row {', '.join(map(str, sorted(unknown)))}.")
+    chosen = [kind for kind in faults if not wanted or kind.number in wanted]
+    results = asyncio.run(_run(chosen, options.requests, Console(), pooler=not options.lean))
+    print(table(results, faults))
     print(totals(results))
     if not options.no_page and not wanted:
         facts = f"{machine()}; {options.requests} requests a row, deadline {DEADLINE_S:.0f} s."
-        write_section("faults", f"{facts} {totals(results)}\n\n{table(results)}")
+        section = "lean" if options.lean else "faults"
+        write_section(section, f"{facts} {totals(results)}\n\n{table(results, faults)}")
     sys.exit(0 if all(one.passed for one in results) else 1)
 
 

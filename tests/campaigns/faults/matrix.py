@@ -1,6 +1,4 @@
-"""All rows of the fault matrix: those that the campaign runs, and notes on the others."""
-
-from collections.abc import Mapping
+"""All rows of the fault matrix."""
 
 from tests.campaigns.faults.context_faults import CONTEXT_FAULTS
 from tests.campaigns.faults.database_faults import DATABASE_FAULTS
@@ -35,7 +33,4 @@ _ALL = (
     *HOSTILE_FAULTS,
 )
 FAULTS: tuple[type[Fault], ...] = tuple(sorted(_ALL, key=lambda kind: kind.number))
-"""The rows that the campaign runs, by number."""
-
-NOT_COVERED: Mapping[int, str] = {}
-"""Rows that this campaign does not run, with a description and the tests that cover parts of them."""
+"""By number."""

@@ -1,35 +1,32 @@
-"""The matrix as a table, in the terminal and in docs/results/reliability.md."""
+"""Rows of faults as a table, in the terminal and in docs/results/reliability.md."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from tests.campaigns.faults.audit import COLUMNS, RowResult
-from tests.campaigns.faults.matrix import FAULTS, NOT_COVERED
+from tests.campaigns.faults.fault import Fault
 
 PAGE = Path(__file__).parents[3] / "docs" / "results" / "reliability.md"
 
 
-def table(results: Sequence[RowResult]) -> str:
-    """Return all 50 rows in Markdown; rows that were not run are marked."""
+def table(results: Sequence[RowResult], faults: Sequence[type[Fault]]) -> str:
+    """Return all rows in Markdown; those that were not run are marked."""
     found = {one.number: one for one in results}
-    names = {kind.number: kind.name for kind in FAULTS} | dict(NOT_COVERED)
     lines = [f"| {' | '.join(COLUMNS)} |", f"|{' --- |' * len(COLUMNS)}"]
-    for number in sorted(names):
-        if number in found and found[number].missing:
-            why = f"not covered here: {found[number].missing}"
-            cells = (number, names[number], why, *[""] * (len(COLUMNS) - 3))
-        elif number in found:
-            cells = found[number].cells()
+    for kind in faults:
+        result = found.get(kind.number)
+        if result is None or result.missing:
+            why = "not run" if result is None else f"not covered here: {result.missing}"
+            cells = (kind.number, kind.name, why, *[""] * (len(COLUMNS) - 3))
         else:
-            why = "not covered" if number in NOT_COVERED else "not run"
-            cells = (number, names[number], why, *[""] * (len(COLUMNS) - 3))
+            cells = result.cells()
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
 
 def totals(results: Sequence[RowResult]) -> str:
     """Return one paragraph of totals."""
-    not_covered = len(NOT_COVERED) + sum(bool(one.missing) for one in results)
+    not_covered = sum(bool(one.missing) for one in results)
     results = [one for one in results if not one.missing]
     answers = [answer for one in results for answer in one.answers]
     sums = {
@@ -40,11 +37,10 @@ def totals(results: Sequence[RowResult]) -> str:
         "rows that broke off": sum(bool(one.error) for one in results),
     }
     named = ", ".join(f"{count} {name}" for name, count in sums.items())
-    rows = len(FAULTS) + len(NOT_COVERED)
     passed = sum(one.passed for one in results)
     return (
-        f"{passed} of {len(results)} rows that were run found nothing wrong, {not_covered} of {rows} are "
-        f"not covered; {len(answers):,} requests: {named}."
+        f"{passed} of {len(results)} rows that were run found nothing wrong, {not_covered} are not covered; "
+        f"{len(answers):,} requests: {named}."
     )
 
 

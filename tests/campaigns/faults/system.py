@@ -15,6 +15,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
+from infra.settings import LEAN
 from tests.campaigns.faults.service import ServiceProcess
 from tests.campaigns.query_log.delivery import LogQueue, log_writer
 from tests.support.aws.fake_aws import aws_environment
@@ -46,7 +47,7 @@ class System:
     server_socket: Path
     """Socket of PostgreSQL."""
     relay: FaultyRelay
-    """Relay between the service and PgBouncer."""
+    """Relay between the service and PgBouncer, or PostgreSQL without one."""
     surroundings: QuerySurroundings
     other_vendor: FakeAnthropic
     """Second vendor, the fallback of the first."""
@@ -143,7 +144,7 @@ async def replay(printed: list[str], log_writer_url: str) -> None:
 
 @asynccontextmanager
 async def running_system(
-    folder: Path, *, server: EmbeddedPostgres | None = None, socket: Path | None = None
+    folder: Path, *, server: EmbeddedPostgres | None = None, socket: Path | None = None, pooler: bool = True
 ) -> AsyncIterator[System]:
     """Start all but the service; the tenant's default collection has one chunk.
 
@@ -151,8 +152,10 @@ async def running_system(
         folder: Its own folder, with a short path that other accounts may traverse.
         server: A running, migrated server; None starts one that syncs its files, as on AWS.
         socket: The server's own socket, if its connection strings lead elsewhere.
+        pooler: Whether PgBouncer is before the server; without it, the server has the limit of ``lean``.
     """
-    postgres = server or EmbeddedPostgres(folder / "postgres", settings={"max_connections": "300"})
+    limit = 300 if pooler else LEAN.database.max_connections
+    postgres = server or EmbeddedPostgres(folder / "postgres", settings={"max_connections": str(limit)})
     if server is None:
         await asyncio.to_thread(postgres.start)
         await migrate(postgres.migrator_url)
@@ -162,10 +165,12 @@ async def running_system(
     try:
         async with AsyncExitStack() as stack:
             enter = stack.enter_async_context
-            bouncer = stack.enter_context(PgBouncer(folder / "bouncer", socket, pool_size=POOL_SIZE))
-            relay = await enter(FaultyRelay(folder / "network" / bouncer.socket.name, bouncer.socket))
-            bouncer.host = folder / "network"
-            url = bouncer.route(postgres.app_url)
+            target = socket
+            if pooler:
+                bouncer = PgBouncer(folder / "bouncer", socket, pool_size=POOL_SIZE)
+                target = stack.enter_context(bouncer).socket
+            relay = await enter(FaultyRelay(folder / "network" / target.name, target))
+            url = make_conninfo(postgres.app_url, host=str(folder / "network"), port=target.suffix[1:])
             surroundings = await enter(query_surroundings(url, TENANT, fill=not await _is_filled(postgres)))
             sqs = await enter(FakeSqs(longest_hidden_s=_LONGEST_HIDDEN_S))
             queue = await asyncio.to_thread(LogQueue, sqs.url, visibility_s=VISIBILITY_S)
