@@ -1,5 +1,6 @@
 """Settings of one stage, and the checks that they do not contradict each other."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,6 +34,9 @@ HOST_TASK_TAG = "vectorforge-task"
 
 MAX_GATEWAY_TENANTS = 90
 """Limit with keys of API Gateway: each takes an output and three resources of a stack's 200 and 500."""
+
+FREE_ENVIRONMENT_BYTES = 2_000
+"""For the settings that grow; a test measures what the others take of Lambda's 4 KB."""
 
 _BEFORE_WINDOW_MIN, _DAY_MIN = 120, 24 * 60
 """AWS Backup starts within an hour; RDS takes no snapshot while it backs up or maintains the database."""
@@ -157,6 +161,11 @@ class StageSettings:
         return f"vectorforge-{self.stage}"
 
     @property
+    def tags(self) -> dict[str, str]:
+        """Tags of this stage's resources."""
+        return {"application": "vectorforge", "stage": self.stage}
+
+    @property
     def provider_secret(self) -> str:
         """Name of the secret with the vendors' keys."""
         return f"{self.prefix}/providers"
@@ -251,6 +260,12 @@ def _caller_problems(stage: StageSettings) -> Iterator[str]:
     for arn in stage.iam_tenants:
         if not _IAM_ARN.fullmatch(arn):
             yield f"iam_tenants must be ARNs of IAM roles or users, not {arn!r}."
+    taken = json.dumps([dict(stage.iam_tenants), dict(stage.environment), stage.cors_origins])
+    if len(taken.encode()) > FREE_ENVIRONMENT_BYTES:
+        yield (
+            f"iam_tenants, environment and cors_origins have {len(taken.encode())} bytes; they must have at "
+            f"most {FREE_ENVIRONMENT_BYTES}, since Lambda allows 4 KB in a function's environment."
+        )
 
 
 def _front_door_problems(stage: StageSettings) -> Iterator[str]:

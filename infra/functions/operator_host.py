@@ -62,6 +62,8 @@ class OperatorHost(Construct):
         ).subnet_ids[0]
         profile = iam.CfnInstanceProfile(self, "Profile", roles=[self.role.role_name])
         user_data = self._user_data(data, tools.s3_bucket_name, tools.s3_object_key)
+        # CDK's tags reach the template's own resource type only, which has none.
+        tags = {"Name": f"{stage.prefix}-operator", **stage.tags}
         self.template = ec2.CfnLaunchTemplate(
             self,
             "Template",
@@ -97,7 +99,7 @@ class OperatorHost(Construct):
                 ],
                 tag_specifications=[
                     ec2.CfnLaunchTemplate.TagSpecificationProperty(
-                        resource_type=kind, tags=[{"key": "Name", "value": f"{stage.prefix}-operator"}]
+                        resource_type=kind, tags=[{"key": key, "value": tags[key]} for key in tags]
                     )
                     for kind in ("instance", "volume")
                 ],

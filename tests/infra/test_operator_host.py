@@ -46,6 +46,15 @@ def test_host_is_private_encrypted_and_ends_when_it_powers_off(template: StackTe
     assert not template.of_kind("AWS::EC2::Instance")  # idle, there is none
 
 
+def test_host_and_volume_have_tags_of_stage(template: StackTemplate) -> None:
+    role = template.of_kind("AWS::IAM::Role")["OperatorRole"]
+    tags = {tag["Key"]: tag["Value"] for tag in role["Tags"]}
+    specifications = launched(template)["TagSpecifications"]
+    assert [one["ResourceType"] for one in specifications] == ["instance", "volume"]
+    for one in specifications:
+        assert tags.items() <= {tag["Key"]: tag["Value"] for tag in one["Tags"]}.items()
+
+
 def test_user_data_is_a_script_with_all_values_and_no_secret(template: StackTemplate) -> None:
     written = script(template)
     assert subprocess.run(["bash", "-n"], input=written, text=True, check=False).returncode == 0

@@ -42,6 +42,7 @@ def test_stage_is_chosen_by_name_with_other_architecture() -> None:
         ({"front_door": "both", "iam_tenants": {ROLE: ""}}, "tenant ''"),
         ({"front_door": "both", "iam_tenants": {f"{ROLE}/*": "acme"}}, "must be ARNs"),
         ({"front_door": "both", "iam_tenants": {"arn:aws:iam::123456789012:root": "acme"}}, "must be ARNs"),
+        ({"front_door": "both", "iam_tenants": {f"{ROLE}-{n}": "a" for n in range(60)}}, "most 2000.*4 KB"),
         ({"front_door": "function_url"}, "web_acl"),
         ({"cloudfront_domain": CustomDomain("ask.example.org", "arn:...")}, "cloudfront_domain"),
         ({"uploads_kept_days": 14}, "uploads_kept_days"),
