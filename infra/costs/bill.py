@@ -178,7 +178,9 @@ def alarm_metrics(stage: StageSettings) -> int:
     doors, burstable = 2 if stage.front_door == "both" else 1, stage.database.instance_type.startswith("t")
     proxied = stage.database.proxy  # its connections in use and allowed, pinned ones, and the wait for one
     if stage.monitoring.alarms == "essential":
-        return 11 + int(stage.has_authorizer) + 2 * doors + int(burstable) + (2 if proxied else 1)
+        bounded = stage.query.max_concurrency is not None
+        fixed = 11 + int(stage.has_authorizer) + int(bounded)
+        return fixed + 2 * doors + int(burstable) + (2 if proxied else 1)
     fixed = 26 + 2 * int(stage.has_authorizer)  # its errors, and its dropped invocations
     fixed += 4 if proxied else 1
     fixed += 2 * int(stage.probe is not None) + 8 * int(stage.objective is not None)

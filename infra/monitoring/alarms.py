@@ -69,7 +69,9 @@ class Alarms(Construct):
             *database_alarm_rules(stage, metrics),
             *objective_alarm_rules(stage, metrics),
         )
-        chosen = [rule for rule in rules if stage.monitoring.alarms == "all" or rule.name in ESSENTIAL]
+        # Where the stage itself bounds the queries at a time, more of them fail.
+        essential = ESSENTIAL | {"query-throttled"} if stage.query.max_concurrency else ESSENTIAL
+        chosen = [rule for rule in rules if stage.monitoring.alarms == "all" or rule.name in essential]
         made = [(rule, self._make(rule)) for rule in chosen]
         if stage.probe is not None:
             self._service_down([alarm for rule, alarm in made if rule.name in _SERVICE_DOWN])
