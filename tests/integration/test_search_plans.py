@@ -172,6 +172,31 @@ class TestScanReasons:
         assert short.matched == counted.matched
         assert wide.matched == LEG_DEPTH
 
+    @pytest.mark.parametrize("filters", [{"half": 0}, {"half": {"$lt": 1}}])
+    @pytest.mark.parametrize("words", [None, "7 9 12"])
+    async def test_many_matches_without_index_are_compared_without_counting_all(
+        self, opened: Database, filters: dict[str, Any], words: str | None
+    ) -> None:
+        stored = await fill(opened.for_tenant("a"), CHUNKS, 1)
+        store, query = PgVectorStore(stored.db), stored.vectors[7]
+        found = await stored.search(store, query, filters=filters, query_text=words)
+        assert (found.scan, found.matched_is_at_least) == (Scan("exact", "few"), True)
+        assert 500 <= (found.matched or 0) < CHUNKS // 2
+        assert words or stored.recall(found, query, 2) == 1
+        assert all(int(hit.chunk.text) % 2 == 0 for hit in found)
+
+    async def test_matches_beyond_nearest_vectors_are_found(self, opened: Database) -> None:
+        """The chunks that match are those farthest from the query."""
+        stored = await fill(opened.for_tenant("a"), 0, 1)
+        vectors = [[1.0, n / 1_000, *[0.0] * (DIMENSION - 2)] for n in range(2_000)]
+        metadata = [{"far": n >= 1_000} for n in range(2_000)]
+        chunks = chunk_drafts([str(n) for n in range(2_000)], vectors, metadata)
+        store = PgVectorStore(stored.db)
+        await store.replace_document(stored.collection_id, document_draft(chunks), chunks)
+        found = await stored.search(store, vectors[0], filters={"far": True})
+        assert found.matched_is_at_least
+        assert [hit.chunk.text for hit in found] == [str(n) for n in range(1_000, 1_010)]
+
     async def test_dropped_index_is_detected(self, opened: Database, owner_url: str) -> None:
         stored = await fill(opened.for_tenant("a"), CHUNKS, 1)
         index_space(owner_url, f"cosine_{DIMENSION}")

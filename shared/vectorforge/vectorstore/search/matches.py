@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from vectorforge.types import DistanceMetric, SearchMode
 from vectorforge.vectorstore.search.vectors import IndexKind
@@ -10,8 +10,9 @@ from vectorforge.vectorstore.search.words import Pruning, numbers_of
 
 _LOOSENESS = 2
 """Candidates that the index over metadata may give per requested match: a filter drops some."""
-_NARROW_PART = 8
-"""Divisor of a collection's size: below that many matches the index over metadata beats a scan."""
+NARROW_PART: Final = 8
+"""Divisor of a collection's size: below that many matches the index over metadata beats a
+scan, and look-ups of their vectors beat comparing all."""
 _MOST_NUMBERED = 3_000
 """Matching chunks up to which each is looked up by key to compare the ranking with. With more, fewer of the
 ranking are looked up before there are enough: of 100,000 chunks, 100 that match among 3,300."""
@@ -63,15 +64,17 @@ found AS MATERIALIZED (
     {limit}
 )
 """
-# Where the index over metadata gives all that the filter may let through, these alone are looked at. Where it
-# gives more than are wanted, reading the collection until enough are found takes less time.
-_MOST_NARROW = "(SELECT coalesce({up_to} * {looseness}, chunk_count / {part}) FROM facts)"
+# Where the index over metadata gives all that the filter may let through, or enough, these alone are looked
+# at. Else reading the collection until enough are found takes less time.
+_MOST_NARROW = "(SELECT least({up_to} * {looseness}, greatest({up_to}, chunk_count / {part})) FROM facts)"
 _FOUND_NARROWED = """
 narrow AS MATERIALIZED (
     SELECT f.id, {{filter}} AS matches
     FROM vectorforge.filter_candidates(%(narrowing)s::jsonpath, {most} + 1) f
 ),
-is_narrow AS MATERIALIZED (SELECT count(*) <= {most} AS it FROM narrow),
+is_narrow AS MATERIALIZED (
+    SELECT count(*) <= {most} OR count(*) FILTER (WHERE matches) > {up_to} AS it FROM narrow
+),
 found AS MATERIALIZED (
     SELECT id FROM (
         SELECT id FROM narrow WHERE (SELECT it FROM is_narrow) AND matches
@@ -101,8 +104,8 @@ def counted(shape: SearchShape, up_to: str | None) -> Iterator[str]:
         return
     limit = "" if up_to is None else f"LIMIT {up_to} + 1"
     if shape.narrowed and up_to is not None and not shape.of_profile:
-        most = _MOST_NARROW.format(up_to=up_to, looseness=_LOOSENESS, part=_NARROW_PART)
-        yield _FOUND_NARROWED.format(most=most, limit=limit)
+        most = _MOST_NARROW.format(up_to=up_to, looseness=_LOOSENESS, part=NARROW_PART)
+        yield _FOUND_NARROWED.format(most=most, up_to=up_to, limit=limit)
     else:
         yield _FOUND.format(of_documents=_OF_DOCUMENTS if shape.of_profile else "", limit=limit)
     yield "counted AS MATERIALIZED (SELECT count(*) AS matching FROM found)"
@@ -160,12 +163,7 @@ def passes_among_words(shape: SearchShape, plan: SearchPlan) -> tuple[str, str]:
     candidate = passes(shape, "t.chunk_id")
     if plan is SearchPlan.INDEX:
         return "TRUE", candidate
-    if plan is SearchPlan.COMPARED:
-        complete = "TRUE"
-    elif shape.mode is SearchMode.LEXICAL:
-        complete = "((SELECT matching FROM counted) <= %(limit)s)"
-    else:
-        complete = "((SELECT reason FROM chosen) <> 'many')"
+    complete = "(SELECT complete FROM chosen)"
     return _NUMBER_FOUND.format(complete=complete), _CHUNK_FOUND.format(
         complete=complete, candidate=candidate
     )

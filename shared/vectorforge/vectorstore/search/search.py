@@ -257,7 +257,7 @@ class Searcher:
         if not rows:
             return None
         _plan_cache.note_size(search.collection_id, rows[0]["chunk_count"])
-        result = SearchRows(search, plan, rows, rows[0]["reason"], _total(search.shape, rows[0], limit))
+        result = SearchRows(search, plan, rows, rows[0]["reason"], _total(search.shape, rows[0]))
         if search.shape.dimension and plan is not SearchPlan.COMPARED:
             enough = result.reason == "many" and not result.is_short()
             _plan_cache.note(search.collection_id, search.filter_sql, rows[0], enough=enough)
@@ -286,12 +286,10 @@ class Searcher:
         return self._exact_scan_limit * _LIMITED_DIMENSION // max(search.shape.dimension, _LIMITED_DIMENSION)
 
 
-def _total(shape: SearchShape, row: Mapping[str, Any], limit: int) -> int | None:
+def _total(shape: SearchShape, row: Mapping[str, Any]) -> int | None:
     if not (shape.filtered or shape.of_profile):
         return int(row["chunk_count"])
-    if row["reason"] == "words":
-        return row["matching"] if row["matching"] <= limit else None
-    return None if row["reason"] == "many" else row["matching"]
+    return row["matching"] if row["complete"] else None
 
 
 def _retrieved(row: Mapping[str, Any], metric: DistanceMetric, mode: SearchMode) -> RetrievedChunk:

@@ -5,7 +5,8 @@
 (``vectors``, ``words``, ``fusion``), and the details of the best. There are several statements for one search
 (``SearchPlan``); each returns the right rows, or reports that it did not, with the ``reason``:
 
-- ``few``: all matches are compared.
+- ``few``: all matches are compared. Where no index is used and many match, all vectors are compared instead,
+  and the filter is tested on the nearest, one by one: no look-up by key for each match.
 - ``many``: the HNSW index is searched. It may return too few rows, since it ends after ``scan_tuples``
   vectors; then the search is repeated with another plan.
 - ``crowded``: the index ended among the vectors of others, so nearer ones may follow. Then likewise.
@@ -28,6 +29,7 @@ from uuid import UUID
 from vectorforge.types import SearchMode
 from vectorforge.vectorstore.search.fusion import NEAREST_IDS, ranked
 from vectorforge.vectorstore.search.matches import (
+    NARROW_PART,
     SearchPlan,
     SearchShape,
     counted,
@@ -36,7 +38,7 @@ from vectorforge.vectorstore.search.matches import (
     passes_among_words,
     pruning,
 )
-from vectorforge.vectorstore.search.vectors import nearest_by_index, nearest_compared
+from vectorforge.vectorstore.search.vectors import nearest_by_index, nearest_compared, nearest_passing
 from vectorforge.vectorstore.search.words import lexical_ctes
 
 MAX_SCAN_TUPLES: Final = 20_000
@@ -79,7 +81,7 @@ def search_sql(
 
     Rows, best first: at least one if the collection exists, with its ``dimension, distance_metric,
     by_profile, chunk_count, space, data_version``, the ``indexed_rows`` of the index that it is searched with
-    (maybe an estimate; NULL without one), how many match (``matching``, as far as they were counted), the
+    (maybe an estimate; NULL without one), how many match (``matching``, ``complete`` if that is all), the
     ``reason``, and how many vectors of the index were ``needed``, if known; the columns of a chunk are NULL
     where nothing was found.
 
@@ -124,7 +126,7 @@ def _template(shape: SearchShape, plan: SearchPlan) -> str:
 def _by_words(shape: SearchShape, plan: SearchPlan) -> Iterator[str]:
     yield _FACTS.format(how="", indexed_rows="NULL::real")
     yield from counted(shape, None if plan is SearchPlan.COMPARED else "%(limit)s")
-    yield "chosen AS (SELECT 'words' AS reason)"
+    yield "chosen AS MATERIALIZED (SELECT 'words' AS reason, matching <= %(limit)s AS complete FROM counted)"
 
 
 def _by_vectors(shape: SearchShape, plan: SearchPlan) -> Iterator[str]:
@@ -143,7 +145,11 @@ def _by_vectors(shape: SearchShape, plan: SearchPlan) -> Iterator[str]:
         yield _FEW_OR_UNINDEXED
         yield f"dense AS MATERIALIZED ({nearest_compared(shape.metric, everything=everything)})"
     else:
-        yield _COUNTING.format(most=MAX_SCAN_TUPLES, up_to="%(limit)s" if everything else _UP_TO)
+        yield _COUNTING.format(
+            most=MAX_SCAN_TUPLES,
+            up_to="%(limit)s" if everything else _UP_TO,
+            up_to_unindexed="chunk_count" if everything else _UP_TO_UNINDEXED,
+        )
         yield from counted(shape, "(SELECT up_to FROM counting)")
         yield _CHOSEN
         # Others' vectors close together hold back the nearest: a batch has them, the first few rows may not.
@@ -152,9 +158,11 @@ def _by_vectors(shape: SearchShape, plan: SearchPlan) -> Iterator[str]:
             passes=passes(shape, "e.chunk_id"),
             if_chosen=" FROM chosen WHERE reason = 'many'",
         )
-        not_many = " AND (SELECT reason FROM chosen) <> 'many'"
-        compared = nearest_compared(shape.metric, everything=everything, condition=not_many)
-        yield f"dense AS MATERIALIZED ({compared} UNION ALL {_BY_INDEX_ROWS})"
+        complete = " AND (SELECT complete FROM chosen)"
+        legs = [nearest_compared(shape.metric, everything=everything, condition=complete), _BY_INDEX_ROWS]
+        if not everything:
+            legs.insert(1, nearest_passing(shape.metric, passes=passes(shape, "ranked.chunk_id")))
+        yield f"dense AS MATERIALIZED ({' UNION ALL '.join(legs)})"
 
 
 _FACTS = """
@@ -168,43 +176,45 @@ facts AS {how}(
 """
 _INDEXED_ROWS = "vectorforge.indexed_rows(%(space)s, %(collection)s, chunk_count)"
 
-# ``up_to``: how many matches are compared instead of searching the index, if that need not pass over too many
-# vectors of others; NULL: all are compared. What an index passes over grows as the matches get fewer: for
+# ``up_to``: how many matches are compared by key. In an index, if it need not pass over too many vectors of
+# others (``indexed``), the rest is left to it. What it passes over grows as the matches get fewer: for
 # ``depth`` rows ``depth * chunk_count / matching``. So both take equally long at a multiple of the root of
 # ``depth * chunk_count``.
 _COUNTING = """
 counting AS MATERIALIZED (
-    SELECT CASE WHEN indexed_rows * %(candidates)s <= chunk_count * {most}.0
-        THEN {up_to} END AS up_to
-    FROM facts
+    SELECT indexed, CASE WHEN indexed THEN {up_to} ELSE {up_to_unindexed} END AS up_to
+    FROM (SELECT chunk_count, indexed_rows * %(candidates)s <= chunk_count * {most}.0 AS indexed FROM facts) _
 )
 """
 _UP_TO = (
     f"least(%(limit)s, greatest({_LEAST_COMPARED}, "
     f"{_COMPARED_FACTOR} * sqrt(%(depth)s::float8 * chunk_count)))::bigint"
 )
-# "few" where counting came to its end, if there was one.
+_UP_TO_UNINDEXED = f"greatest({_LEAST_COMPARED}, chunk_count / {NARROW_PART})"
 _CHOSEN = """
 chosen AS MATERIALIZED (
-    SELECT CASE
-        WHEN counted.matching <= %(limit)s
-            AND (counting.up_to IS NULL OR counted.matching <= counting.up_to) THEN 'few'
-        WHEN facts.indexed_rows IS NULL THEN 'unindexed'
-        WHEN counting.up_to IS NULL THEN 'sparse'
-        ELSE 'many'
+    SELECT complete, CASE
+        WHEN indexed AND NOT complete THEN 'many'
+        WHEN CASE WHEN complete THEN matching ELSE chunk_count END <= %(limit)s THEN 'few'
+        WHEN indexed_rows IS NULL THEN 'unindexed'
+        ELSE 'sparse'
     END AS reason
-    FROM facts CROSS JOIN counting CROSS JOIN counted
+    FROM facts CROSS JOIN counting CROSS JOIN (
+        SELECT matching, matching <= (SELECT up_to FROM counting) AS complete FROM counted
+    ) AS counted
 )
 """
 _FEW_OR_UNINDEXED = """
 chosen AS MATERIALIZED (
-    SELECT CASE WHEN matching <= %(limit)s THEN 'few' ELSE 'unindexed' END AS reason FROM counted
+    SELECT CASE WHEN matching <= %(limit)s THEN 'few' ELSE 'unindexed' END AS reason, TRUE AS complete
+    FROM counted
 )
 """
 # The index gave up before its batch was full: it passed over mostly others', and nearer ones may follow.
 _CROWDED_OR_MANY = """
 chosen AS (
-    SELECT CASE WHEN (SELECT count(*) FROM near) < %(ef_search)s THEN 'crowded' ELSE 'many' END AS reason
+    SELECT CASE WHEN (SELECT count(*) FROM near) < %(ef_search)s THEN 'crowded' ELSE 'many' END AS reason,
+        FALSE AS complete
 )
 """
 _NEEDED = "(SELECT count(*) FROM near WHERE distance <= (SELECT max(distance) FROM by_index))"
@@ -219,7 +229,7 @@ _SCOPE_IF_ENOUGH = (
 # the planner takes every join for one of a few rows.
 _WITH_DETAILS = """
 SELECT facts.dimension, facts.distance_metric, facts.by_profile, facts.chunk_count, facts.space,
-    facts.data_version, facts.indexed_rows, counted.matching, chosen.reason,
+    facts.data_version, facts.indexed_rows, counted.matching, chosen.reason, chosen.complete,
     {candidates} AS candidates, {needed} AS needed,
     nearest.chunk_id, nearest.distance, nearest.lexical_score, nearest.relevance,
     c.document_id, c.ordinal, c.text, c.start_offset, c.end_offset, c.token_count, c.heading, c.metadata,

@@ -85,7 +85,15 @@ _COMPARED = """
     SELECT e.chunk_id, e.document_id, {distance} AS distance
     FROM {source}
     WHERE {condition}
-    ORDER BY distance, e.chunk_id
+    ORDER BY distance, e.chunk_id {rows}
+)
+"""
+# In two parts, as the words' ranking is: a filter that is not rare passes enough of the first.
+_PASSING = """
+(
+    SELECT chunk_id, document_id, distance
+    FROM ({first} UNION ALL {others}) AS ranked
+    WHERE {passes}
     LIMIT %(depth)s
 )
 """
@@ -128,8 +136,10 @@ def nearest_by_index(
     )
 
 
-def nearest_compared(metric: DistanceMetric, *, everything: bool, condition: str = "") -> str:
-    """Write the query for the ``depth`` nearest chunks among ``found``, or among all of the collection."""
+def nearest_compared(
+    metric: DistanceMetric, *, everything: bool, condition: str = "", rows: str = "LIMIT %(depth)s"
+) -> str:
+    """Write the query for the nearest chunks, as many as ``rows``, of ``found`` or of all the collection."""
     if everything:
         source, within = "vectorforge.embeddings e", _IN_COLLECTION
     else:
@@ -138,4 +148,18 @@ def nearest_compared(metric: DistanceMetric, *, everything: bool, condition: str
         source = "found JOIN vectorforge.embeddings e ON e.chunk_id = found.id"
         within = "e.tenant_id = %(tenant)s AND e.space = %(space)s"
     distance = _DISTANCE.format(operator=OPERATORS[metric])
-    return _COMPARED.format(distance=distance, source=source, condition=within + condition)
+    return _COMPARED.format(distance=distance, source=source, condition=within + condition, rows=rows)
+
+
+def nearest_passing(metric: DistanceMetric, *, passes: str) -> str:
+    """Write the query for the ``depth`` nearest chunks of the collection that pass; many of them do."""
+    first, others = (
+        nearest_compared(
+            metric,
+            everything=True,
+            condition=" AND (SELECT NOT complete AND reason <> 'many' FROM chosen)",
+            rows=f"{part} %(depth)s * 16",
+        )
+        for part in ("LIMIT", "OFFSET")
+    )
+    return _PASSING.format(first=first, others=others, passes=passes)
