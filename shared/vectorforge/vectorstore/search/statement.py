@@ -125,8 +125,9 @@ def _template(shape: SearchShape, plan: SearchPlan) -> str:
 
 def _by_words(shape: SearchShape, plan: SearchPlan) -> Iterator[str]:
     yield _FACTS.format(how="", indexed_rows="NULL::real")
-    yield from counted(shape, None if plan is SearchPlan.COMPARED else "%(limit)s")
-    yield "chosen AS MATERIALIZED (SELECT 'words' AS reason, matching <= %(limit)s AS complete FROM counted)"
+    up_to = None if plan is SearchPlan.COMPARED else _UP_TO_BY_WORDS
+    yield from counted(shape, up_to)
+    yield _BY_WORDS.format(complete="TRUE" if up_to is None else f"matching <= {up_to}")
 
 
 def _by_vectors(shape: SearchShape, plan: SearchPlan) -> Iterator[str]:
@@ -190,6 +191,13 @@ _UP_TO = (
     f"least(%(limit)s, greatest({_LEAST_COMPARED}, "
     f"{_COMPARED_FACTOR} * sqrt(%(depth)s::float8 * chunk_count)))::bigint"
 )
+# Where more match, the best by words are looked up, one by one, until enough match: both take equally long at
+# the root.
+_UP_TO_BY_WORDS = (
+    f"(SELECT least(%(limit)s, greatest({_LEAST_COMPARED}, sqrt(%(depth)s::float8 * chunk_count)))::bigint "  # noqa: S608 -- our own constant
+    "FROM facts)"
+)
+_BY_WORDS = "chosen AS MATERIALIZED (SELECT 'words' AS reason, {complete} AS complete FROM counted)"
 _UP_TO_UNINDEXED = f"greatest({_LEAST_COMPARED}, chunk_count / {NARROW_PART})"
 _CHOSEN = """
 chosen AS MATERIALIZED (
