@@ -30,7 +30,7 @@ class Funnel:
     matched: int | None = None
     """Chunks in the scope of collection, profile and filters; None if unknown."""
     matched_is_at_least: bool = False
-    """True if counting stopped at ``matched``, at 10,000 with filters or a profile."""
+    """True if counting stopped at ``matched``; only with filters or a profile."""
     candidates: int = 0
     """Chunks that the search returned, at most ``top_k``."""
     below_min_score: int = 0
