@@ -27,6 +27,9 @@ class FunctionFault(Fault):
     concurrency: ClassVar[int] = 4
     at_once = 4
 
+    def environment(self, system: System) -> dict[str, str]:
+        return system.environment(**self.settings)
+
     @asynccontextmanager
     async def serve(self, system: System) -> AsyncIterator[httpx2.AsyncClient]:
         def on_log(line: str) -> None:
@@ -34,7 +37,7 @@ class FunctionFault(Fault):
                 system.printed.append(line)
 
         configuration = system.surroundings.function(
-            system.environment(**self.settings), timeout_s=self.timeout_s, freeze_between_invocations=True
+            self.environment(system), timeout_s=self.timeout_s, freeze_between_invocations=True
         )
         async with (
             LambdaFunction(configuration, concurrency=self.concurrency, on_log=on_log) as function,

@@ -41,13 +41,12 @@ class LeanFault(FunctionFault):
     idle_s = IDLE_S
     """Seconds until the server ends a connection that is not used."""
 
+    def environment(self, system: System) -> dict[str, str]:
+        url = make_conninfo(system.surroundings.app_url, options=f"-c idle_session_timeout={self.idle_s}s")
+        return system.environment(database_pool_size=str(QUERY_CONNECTIONS), database_url=url)
+
     @asynccontextmanager
     async def serve(self, system: System) -> AsyncIterator[httpx2.AsyncClient]:
-        options = f"-c idle_session_timeout={self.idle_s}s"
-        self.settings = {
-            "database_pool_size": str(QUERY_CONNECTIONS),
-            "database_url": make_conninfo(system.surroundings.app_url, options=options),
-        }
         async with super().serve(system) as client:
             await Load(client, 0, self.concurrency, at_once=self.concurrency).run()  # start all of them
             yield client
