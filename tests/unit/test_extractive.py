@@ -351,3 +351,23 @@ async def test_low_relevance_source_needs_more_matching_words(relevance: float, 
     question = [{"role": "user", "content": "When did kings sign a long peace treaty in Rome?"}]
     text = (await ExtractiveProvider().generate(question, sources=given)).content
     assert quotations(text)[0][1] == first
+
+
+class NearEmbedder:
+    """To it all texts are near, as texts of other scripts are to an English model."""
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0]] * len(texts)
+
+
+@pytest.mark.parametrize(
+    ("own", "foreign", "text"),
+    [
+        ("Где хранятся ключи?", "Кто открыл Америку?", "Все ключи хранятся в сейфе. Сейф стоит у входа."),
+        ("กุญแจเก็บไว้ที่ไหน", "ใครค้นพบทวีปอเมริกา", "กุญแจเก็บไว้ในตู้ข้างประตูทางเข้าสำนักงาน"),
+    ],
+)
+async def test_foreign_query_in_another_script_is_refused(own: str, foreign: str, text: str) -> None:
+    provider = ExtractiveProvider(embed=NearEmbedder().embed)
+    assert (await answer(foreign, text, provider=provider)) == NO_ANSWER
+    assert (await answer(own, text, provider=provider)) != NO_ANSWER

@@ -89,6 +89,7 @@ def test_rows_of_other_files_are_quoted_without_pipes() -> None:
         ("Set `TOP_K` to `*` or \\*, 2*3*4.", "Set TOP_K to `*` or *, 2*3*4."),
         ("<!-- costs: starts\n-->\nIt costs <b>nothing</b>.", "It costs nothing."),
         ("> Quoted\n> twice.", "Quoted twice."),
+        ("Caf&eacute;&nbsp;&amp; &lt;b&gt;", "Café &amp; &lt;b&gt;"),
         ("- [x] **Done**: all", "Done: all"),
         ("Unclosed <!-- comment", "Unclosed <!-- comment"),
     ],
@@ -167,6 +168,9 @@ def test_repetitive_text_yields_bounded_pieces(part: str) -> None:
         ("creation", "created"),
         ("payments", "payment"),
         ("invoices", "invoice"),
+        ("машинами", "машины"),
+        ("θάλασσες", "θαλασσα"),
+        ("المدرسة", "مدرسة"),
     ],
 )
 def test_inflected_forms_share_a_stem(one: str, other: str) -> None:

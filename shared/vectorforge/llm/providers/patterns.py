@@ -2,6 +2,7 @@
 
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -98,6 +99,7 @@ MARKUP: Final = pattern_of(
     r"|`(?P<code>[^`\n]{1,200})`|(?<![\w*])(?P<mark>\*{1,3})(?=[^\s*])(?P<strong>[^*\n]{0,300}[^\s*])(?P=mark)(?![\w*])"
     r"|(?<!\w)(?P<line>_{1,3})(?=[^\s_])(?P<italic>[^_\n]{0,300}[^\s_])(?P=line)(?!\w)"
     r"|</?(?P<inline>b|i|em|strong|code|kbd|sup|sub|span)(?:\s[^<>\n]{0,300})?>|</?(?:br|div|p|img)\b[^<>\n]{0,300}>|\n\s*>|\\(?P<escaped>[!-/:-@\[-`{-~])"
+    r"|(?P<entity>&(?!(?:lt|gt|amp);)#?[A-Za-z0-9]{2,8};)"
 )
 NEEDS_CODE: Final = pattern_of(r"[*<>\[\]|\\]|\b__|(?<!\w)_|_(?!\w)")
 """Inline code that would be read as markup without its marks."""
@@ -122,11 +124,16 @@ SUFFIXES: Final = (
     ("es", ""), ("ly", ""), ("s", ""), ("e", ""),
 )  # fmt: skip
 ENDINGS: Final = tuple(suffix for suffix, _ in SUFFIXES)
+_FIRST_SYLLABLE: Final = "\u1800"
+_START: Final = 5
+ARABIC_ARTICLE: Final = pattern_of(r"\A[\u0648\u0628\u0643\u0641]?(?:\u0627\u0644|\u0644\u0644)(?=\w{3})")
 
 
 @lru_cache(maxsize=16_384)  # chunks share their words; at most about 2 MB
 def stem(word: str) -> str:
     """Return a lower-case word without its ending; at least three letters stay."""
+    if _in_other_script(word[0]):
+        return _start(word)
     for suffix, replacement in SUFFIXES if word.endswith(ENDINGS) else ():
         if word.endswith(suffix) and len(word) - len(suffix) >= 3:
             word = word[: len(word) - len(suffix)] + replacement
@@ -134,6 +141,26 @@ def stem(word: str) -> str:
     if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiousl":
         word = word[:-1]  # running, runs
     return word.removesuffix("e") if len(word) > 3 else word
+
+
+def _in_other_script(text: str) -> bool:
+    """Return True if most letters are not Latin."""
+    letters = [letter for letter in text if letter.isalpha()]
+    others = [letter >= "\u0370" and not "\u1e00" <= letter <= "\u1eff" for letter in letters]
+    return sum(others) * 2 > len(letters)
+
+
+def _start(word: str) -> str:
+    """Return the start of a word of another script, which its forms have in common, without accents."""
+    letters = "".join(one for one in unicodedata.normalize("NFD", word) if not unicodedata.combining(one))
+    return ARABIC_ARTICLE.sub("", letters)[:_START]
+
+
+def _grams(run: str) -> Iterator[str]:
+    """Yield pairs of syllables, but four letters of a script such as Thai, whose pairs are in every text."""
+    size = 2 if run[0] >= _FIRST_SYLLABLE else 4
+    for start in range(max(1, len(run) - size + 1)):
+        yield run[start : start + size]
 
 
 def terms(text: str) -> frozenset[str]:
@@ -145,7 +172,7 @@ def terms(text: str) -> frozenset[str]:
     stems: set[str] = set()
     for word in words - STOP_WORDS:
         if runs := UNSPACED.findall(word):
-            pairs = {run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1))}
+            pairs = {gram for run in runs for gram in _grams(run)}
             stems |= pairs - STOP_WORDS
         else:
             stems.add(stem(word))
@@ -163,6 +190,8 @@ _ENOUGH_EVIDENCE = 0.67
 """Half the share of the query's words in the best piece and before it, plus the best cosine."""
 _ENOUGH_IN_OTHER_LANGUAGES = 0.6
 """The same for queries in other languages than English, whose vectors are further apart."""
+_ENOUGH_IN_OTHER_SCRIPTS = 0.15
+"""As ``_ENOUGH_COVERAGE``, also with an embedder: to an English model, texts of another script are near."""
 _MISSING_TERM = 0.3
 _MISSING_NAME = 0.1
 """Further evidence required by an English query with a technical term or a name that no chunk has. With these
@@ -280,14 +309,16 @@ class WeightedQuery:
             ranked: All candidates, best first.
             cosines: Cosines of the query and the first candidates; empty without an embedder.
         """
-        if cosines:
+        by_words = _in_other_script(self.text) and _in_other_script(ranked[0].piece.text)
+        if cosines and not by_words:
             # Unweighted: a word in every source is the subject, and rarity would give it no weight.
             share = max(len(self.terms & (one.terms | one.before)) for one in ranked) / len(self.terms)
             return share / 2 + max(cosines) >= self._required_evidence(ranked)
         by_source: dict[int, frozenset[str]] = {}
         for one in ranked:
             by_source[one.source] = by_source.get(one.source, frozenset()) | one.terms | one.before
-        return max(map(self.coverage, by_source.values())) >= _ENOUGH_COVERAGE
+        enough = _ENOUGH_IN_OTHER_SCRIPTS if by_words else _ENOUGH_COVERAGE
+        return max(map(self.coverage, by_source.values())) >= enough
 
     def _required_evidence(self, ranked: Sequence[Candidate]) -> float:
         """Return the threshold: what a query names must be somewhere in the chunks."""

@@ -1,5 +1,6 @@
 """Quotable pieces of chunks (sentences, list items, code, rows) without markup."""
 
+import html
 import re
 import textwrap
 from bisect import bisect_right
@@ -211,6 +212,8 @@ def _unmarked(match: re.Match[str]) -> str:
     inner = match["link"] or match["strong"] or match["italic"]
     if inner is not None:
         return patterns.MARKUP.sub(_unmarked, inner)
+    if match["entity"]:
+        return html.unescape(match["entity"])
     return "" if match["inline"] else match["escaped"] or " "
 
 
