@@ -125,9 +125,10 @@ def build(app: App, stage: StageSettings) -> tuple[DataStack, AppStack]:
                 stack, "PermissionsBoundary", stage.permissions_boundary_arn
             )
             iam.PermissionsBoundary.of(stack).apply(boundary)
-    for key, value in stage.tags.items():
-        # CloudFormation has no tags for it, though CDK thinks so.
-        Tags.of(app).add(key, value, exclude_resource_types=["AWS::RDS::DBProxyTargetGroup"])
+    for stack in (data, functions):
+        for key, value in stage.tags.items():
+            # CloudFormation has no tags for it, though CDK thinks so.
+            Tags.of(stack).add(key, value, exclude_resource_types=["AWS::RDS::DBProxyTargetGroup"])
     return data, functions
 
 

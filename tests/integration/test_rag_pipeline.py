@@ -110,7 +110,7 @@ async def test_collection_of_other_tenant_is_not_found(
     assert await stranger.collections.find_by_id(guides.id) is None
     events = [e async for e in stranger.query_service.query_events("dough?", guides.id)]
     (error,) = events  # the look-up fails before the first event
-    assert "not found" in str(error)
+    assert "There is no collection" in str(error)
 
 
 @pytest.mark.parametrize("metric", list(DistanceMetric))

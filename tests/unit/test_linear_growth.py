@@ -31,7 +31,7 @@ MOST_GROWTH_OF_SPLITTER = 12.0
 """Fourfold text costs the splitter up to nine times as much within a piece of ``chunk._SEGMENT``."""
 ENOUGH_S = 0.0005
 """Minimum CPU time beyond the constant cost for measuring growth."""
-ROUNDS = 4
+ROUNDS = 8
 LETTERS = str.maketrans("0123456789", "ghijklmnop")
 TRIGGERS = (
     *(
@@ -67,9 +67,12 @@ def cut(unit: str, length: int, piece: int | None) -> list[str]:
 
 def growth_of(read: Read, unit: str, piece: int | None, shortest: int, most: float) -> list[float]:
     """Return the CPU seconds for one, two and four times a length that takes long enough to measure."""
-    constant = min(cost(read, cut(unit, 16, piece)) for _ in range(3))
-    length = shortest
-    while length * 4 < LONGEST and cost(read, cut(unit, length, piece)) - constant < ENOUGH_S:
+
+    def least_cost(length: int) -> float:  # one measurement may be interrupted, and choose a text too short
+        return min(cost(read, cut(unit, length, piece)) for _ in range(3))
+
+    constant, length = least_cost(16), shortest
+    while length * 4 < LONGEST and least_cost(length) - constant < ENOUGH_S:
         length *= 2
     texts = [cut(unit, length * times, piece) for times in (1, 2, 4)]
     least = [cost(read, text) for text in texts]
