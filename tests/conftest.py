@@ -33,7 +33,7 @@ pytest_plugins = [
 # No test depends on tiktoken's tables, which `make run` may have fetched on this machine.
 os.environ.setdefault("TIKTOKEN_CACHE_DIR", "/no/tables")
 
-# A busy machine must not fail a test. Each run draws other examples; `make fuzz` draws many.
+# A busy machine must not fail a test. Each run draws other examples.
 hypothesis.settings.register_profile("suite", deadline=None, max_examples=40)
 hypothesis.settings.load_profile("suite")
 

@@ -99,7 +99,7 @@ class OperatorHost(Construct):
                 ],
                 tag_specifications=[
                     ec2.CfnLaunchTemplate.TagSpecificationProperty(
-                        resource_type=kind, tags=[{"key": key, "value": tags[key]} for key in tags]
+                        resource_type=kind, tags=[{"key": key, "value": value} for key, value in tags.items()]
                     )
                     for kind in ("instance", "volume")
                 ],

@@ -250,12 +250,7 @@ ACCOUNT_POINTS: Final = (
     Point("ipv6", "functions have IPv6 in stages with that egress only", _ipv6, needs_aws=True),
     Point("pinned", "no statement pins a connection of RDS Proxy", _pinned, needs_aws=True),
     Point("metrics", "CloudWatch extracts the metrics from the logs", _metrics, needs_aws=True),
-    Point(
-        "log-retention",
-        "every log group has a retention",
-        _log_retention,
-        needs_aws=True,
-    ),
+    Point("log-retention", "every log group has a retention", _log_retention, needs_aws=True),
     Point(
         "restore-test",
         "the monthly restore test restores, and its rows are read",

@@ -28,7 +28,7 @@ __all__ = ["PartReader", "extract", "split"]
 
 _HARMLESS_HTML_BYTES = 65_536
 """Parsing time grows with the square of the nesting depth (100 s for 1 MB of ``<div>``): larger pages are
-read in a child process, which costs 0.1 s."""
+read in a child process, which costs 0.2 s."""
 _HARMLESS = frozenset({media.CSV, media.TSV})
 """Types that are read in this process, in time that grows with their size."""
 _MAX_FILES = 1_000

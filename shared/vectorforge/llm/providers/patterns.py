@@ -125,7 +125,9 @@ SUFFIXES: Final = (
 )  # fmt: skip
 ENDINGS: Final = tuple(suffix for suffix, _ in SUFFIXES)
 _FIRST_SYLLABLE: Final = "\u1800"
+"""Scripts without spaces before it write letters (Thai, Lao, Burmese, Khmer), those after it syllables."""
 _START: Final = 5
+"""Letters by which words of another script are compared; 6 found less in Arabic."""
 ARABIC_ARTICLE: Final = pattern_of(r"\A[\u0648\u0628\u0643\u0641]?(?:\u0627\u0644|\u0644\u0644)(?=\w{3})")
 
 
