@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from contextlib import aclosing
+from itertools import count
 
 import pytest
 
@@ -16,6 +17,7 @@ from vectorforge.errors import (
     VectorForgeError,
 )
 from vectorforge.pipeline.context import ContextBuilder
+from vectorforge.pipeline.guardrails.log_text import LogTextPolicies, LogTexts
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import DoneEvent, ErrorEvent, MetaEvent, TokenEvent
 
@@ -110,6 +112,26 @@ async def test_hanging_query_log_times_out(caplog: pytest.LogCaptureFixture) -> 
         result = await service.query("q", COLLECTION)
     assert result.answer
     assert caplog.messages == ["Failed to log query: TimeoutError"] * 2
+
+
+async def test_slow_processing_of_texts_loses_no_record() -> None:  # C01; fault 40
+    """The sink's time limit is not that of the texts: nothing has printed the record by then."""
+
+    class SlowSettings:
+        async def log_text(self) -> str:
+            await asyncio.sleep(0.05)
+            return "off"
+
+    ticks = count(0, 100)
+    policies = LogTextPolicies(clock=lambda: float(next(ticks)))  # every policy is outdated at once
+    texts = LogTexts(policies, SlowSettings(), "acme", timeout_s=5)
+    setup = Setup()
+    service = QueryService(
+        setup.retriever, ContextBuilder(), setup.registry, setup.log, log_timeout_s=0.01, log_texts=texts
+    )
+    assert (await service.query("q", COLLECTION)).answer
+    assert [row.outcome for row in setup.log.started + setup.log.rows] == ["started", "answered"]
+    assert [row.query_text for row in setup.log.rows] == [""]
 
 
 async def test_disconnect_after_first_event_cancels_search() -> None:  # C31

@@ -41,3 +41,11 @@ def test_corrupt_token_table_falls_back_to_estimate(
     assert estimate_tokens("x" * 400) == 100
     assert connections == []
     assert table.read_bytes() == b"not a table"
+
+
+def test_tokens_of_a_long_text_are_extrapolated_from_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fault 47
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    assert estimate_tokens("x" * 101, sample_chars=10) == 20  # 2 of 10
+    assert estimate_tokens("x" * 101, sample_chars=101) == 25

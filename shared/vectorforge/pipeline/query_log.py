@@ -132,19 +132,22 @@ class QueryLogging:
 
     async def _start(self, run: QueryRun) -> None:
         with _failures_are_warnings():
+            record = await self._allowed(run.start_record())
             async with asyncio.timeout(self.timeout_s):
-                await self.sink.start(await self._allowed(run.start_record()))
+                await self.sink.start(record)
 
     async def _end(self, run: QueryRun) -> None:
         limit_s = self.timeout_s if run.deadline.remaining_s() > 0 else min(self.timeout_s, _LATE_S)
         # The limit is innermost, so that running out of time counts as an error.
         span, measured = self.tracer.span("log", run.trace), measure(self.metrics, "query_log.write")
         with _failures_are_warnings(), span, measured:
+            # Not within the limit: only the sink prints a record that it cannot send in time.
+            record = await self._allowed(run.log_record())
             async with asyncio.timeout(limit_s):
-                await self._create(run)
+                await self._create(run, record)
 
-    async def _create(self, run: QueryRun) -> None:
-        record, writes = await self._allowed(run.log_record()), self.end_writes
+    async def _create(self, run: QueryRun, record: QueryLog) -> None:
+        writes = self.end_writes
         if self.export is not None:
             self.export(record)
         calls = [] if writes is None else writes.statements(run)
