@@ -54,7 +54,7 @@ async def furnish(server: ApiServer) -> Furniture:
         # Not from the first collection: the answer would be erased with it.
         ids |= await _profile_and_key(client, jobs[1]["documents"][1]["document_id"])
         changes = {step: await _changing(client, step, switched=wanted) for step, wanted in _STEPS.items()}
-        files = await _waiting_file_and_pdf(client, collection)
+        files = await _waiting_files_and_pdf(client, collection)
         page = (await client.get("/v1/queries", params={"limit": 1})).json()
         made = (await client.post("/v1/keys", json={"name": "reader", "scope": "read"})).json()
     await _stock(server)
@@ -82,15 +82,19 @@ async def _query_and_results(client: httpx2.AsyncClient, collection: str, job: s
     }
 
 
-async def _waiting_file_and_pdf(client: httpx2.AsyncClient, collection: str) -> dict[str, dict[str, Any]]:
-    """Upload a file that is in no vector store, and a PDF; return the ids for the operations on them."""
-    upload = ("a.md", _TEXT.encode(), "text/markdown")
-    waiting = (await client.post("/v1/files", data={"purpose": "assistants"}, files={"file": upload})).json()
+async def _waiting_files_and_pdf(client: httpx2.AsyncClient, collection: str) -> dict[str, dict[str, Any]]:
+    """Upload two files that are in no vector store, and a PDF; return the ids for the operations on them."""
+    upload = {"file": ("a.md", _TEXT.encode(), "text/markdown")}
+    waiting, unwanted = [
+        (await client.post("/v1/files", data={"purpose": "assistants"}, files=upload)).json()["id"]
+        for _ in range(2)
+    ]
     pdf = ("files", ("a.pdf", hyphenated(1).content, "application/pdf"))
     job = (await client.post(f"/v1/collections/{collection}/documents", files=[pdf])).json()
     [document] = (await finished_job(client, job["id"]))["documents"]
     return {
-        "POST /v1/vector_stores/{vector_store_id}/file_batches": {"file_id": waiting["id"]},
+        "POST /v1/vector_stores/{vector_store_id}/file_batches": {"file_id": waiting},
+        "DELETE /v1/files/{file_id}": {"file_id": unwanted},
         "GET /v1/documents/{document_id}/pages/{page}.png": {
             "document_id": document["document_id"],
             "page": 1,
