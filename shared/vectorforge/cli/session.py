@@ -18,7 +18,7 @@ from vectorforge.cli.terminal import Terminal, command
 from vectorforge.config import VectorForgeConfig, known_variables
 from vectorforge.db.repositories.document_repo import Document
 from vectorforge.db.schema.migrate import migrate
-from vectorforge.errors import DatabaseError, NotFoundError
+from vectorforge.errors import DatabaseError, InvalidInputError, NotFoundError
 from vectorforge.local.laptop import LocalSetup, local_setup
 from vectorforge.types import Collection
 
@@ -49,6 +49,16 @@ class Session:
         """Settings in use."""
         return self.application.config
 
+    def collection_name(self, name: str | None) -> str:
+        """Return the name given, or the default one for None.
+
+        Raises:
+            InvalidInputError: It is empty, such as that of an unset shell variable.
+        """
+        if name is not None and not name.strip():
+            raise InvalidInputError("The name of the collection is empty.", field="--collection")
+        return self.config.query.default_collection if name is None else name
+
     async def collection(self, name: str | None, *, profile_id: int | None = None) -> Collection:
         """Return the collection with this name or id; None is the default, for a profile the profiles' one.
 
@@ -57,7 +67,7 @@ class Session:
         """
         if name is None and profile_id is not None:
             return await self.services.profiles.collection()
-        requested = name or self.config.query.default_collection
+        requested = self.collection_name(name)
         try:
             return await self.services.find_collection(requested)
         except NotFoundError as exc:
@@ -68,7 +78,7 @@ class Session:
 
     async def collection_or_new(self, name: str | None) -> Collection:
         """Return the collection; create it with the configured embedding model if it is missing."""
-        requested = name or self.config.query.default_collection
+        requested = self.collection_name(name)
         try:
             return await self.services.find_collection(requested)  # also by id
         except NotFoundError:
@@ -138,7 +148,8 @@ async def open_session(
         if applied:
             terminal.note(f"Database prepared: {len(applied)} migrations applied.")
     async with Application.build(setup.config) as application:
-        yield Session(application, application.for_tenant(tenant or setup.config.server.local_tenant))
+        chosen = setup.config.server.local_tenant if tenant is None else tenant
+        yield Session(application, application.for_tenant(chosen))
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,3 +119,19 @@ def test_commands_accept_id_or_name_of_collection(vectorforge: CommandLine) -> N
         assert "No embedding model switch is open" in status.stderr
     vectorforge("documents", "delete", "note.md", *chosen, "--yes")
     assert vectorforge.json("erase", "collection", ingested["collection_id"], "--yes")["status"] == "done"
+
+
+def test_empty_collection_name_is_refused(vectorforge: CommandLine) -> None:
+    for command in (
+        ("ingest", "handbook.md", "-c", ""),
+        ("ingest", "handbook.md", "-c", "", "--dry-run"),
+        ("search", "refunds", "-c", ""),
+        ("collections", "delete", " ", "--yes"),
+        ("erase", "collection", "", "--yes"),
+    ):
+        assert "name of the collection is empty" in vectorforge(*command, code=2).stderr
+
+
+def test_empty_tenant_is_not_the_local_one(vectorforge: CommandLine) -> None:
+    for command in (("keys", "list", "--tenant", ""), ("erase", "tenant", "", "--yes")):
+        assert "tenant_id must have" in vectorforge(*command, code=2).stderr

@@ -198,7 +198,7 @@ def show_estimate(
 
 async def _collection(session: Session, name: str | None) -> Collection:
     """Return the collection, or one as the ingestion would create it."""
-    requested = name or session.config.query.default_collection
+    requested = session.collection_name(name)
     try:
         return await session.services.find_collection(requested)
     except NotFoundError:
