@@ -61,6 +61,10 @@ class TestFiles:
         with pytest.raises(errors.InvalidInputError, match="nowhere"):
             find_files([tmp_path / "nowhere"])
 
+    def test_web_address_is_refused_with_the_way_to_download_it(self) -> None:
+        with pytest.raises(errors.InvalidInputError, match="not fetched. Download the page with `curl"):
+            find_files([Path("https://example.com/x")])
+
     def test_source_of_file_does_not_depend_on_the_path_given(
         self, tree: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -51,7 +51,7 @@ def find_files(paths: Iterable[Path], *, glob: str | None = None, images: bool =
         images: Take images, which only OCR reads.
 
     Raises:
-        InvalidInputError: A path does not exist.
+        InvalidInputError: A path does not exist, or is a web address.
     """
     files: dict[str, SourceFile] = {}
     skipped: dict[Path, str] = {}
@@ -66,6 +66,9 @@ def find_files(paths: Iterable[Path], *, glob: str | None = None, images: bool =
                     files.setdefault(source_name(entry), SourceFile(source_name(entry), entry, name))
         elif path.is_file():
             files.setdefault(source_name(path), SourceFile(source_name(path), path, path.name))
+        elif path.parts[:1] in (("http:",), ("https:",)):
+            message = "Web addresses are not fetched. Download the page with `curl -O`, then ingest the file."
+            raise InvalidInputError(message, field="PATH")
         else:
             raise InvalidInputError(f"{path} does not exist or is not a file or folder.", field="PATH")
     left_out = [SkippedFile(entry.as_posix(), reason) for entry, reason in skipped.items()]
