@@ -7,12 +7,13 @@ from urllib.parse import unquote
 from uuid import UUID
 
 from fastapi import Depends, Path, Query, Request, Security
+from fastapi.dependencies.utils import get_flat_params
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import APIKeyHeader, HTTPBearer
 from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationError
 from starlette.types import Message, Receive
 
-from vectorforge.api.request_state import RequestState, invocation_time_s
+from vectorforge.api.request_state import RequestState, invocation_time_s, is_native
 from vectorforge.api.schemas import (
     MAX_NAME_CHARS,
     MAX_OFFSET,
@@ -46,12 +47,25 @@ def tenant_services_of(request: Request) -> TenantServices:
 
     Raises:
         AuthenticationError: The request has no principal.
+        RequestValidationError: A query parameter of a native route is unknown.
     """
     state = RequestState.of(request.scope)
     if state.tenant_services is None:
+        if request.scope["query_string"] and is_native(request.scope):
+            _check_query_names(request)
         tenant_id = principal_of(request).tenant
         state.tenant_services = application_of(request).for_tenant(tenant_id, state.query_id)
     return state.tenant_services
+
+
+def _check_query_names(request: Request) -> None:
+    parameters = get_flat_params(request.scope["route"].dependant)
+    known = {parameter.alias for parameter in parameters} - request.path_params.keys()
+    signed = "X-Amz-"  # parameters of AWS's signatures
+    unknown = [name for name in request.query_params if name not in known and not name.startswith(signed)]
+    if unknown:
+        error = {"type": "extra_forbidden", "ctx": {"known": known}}
+        raise RequestValidationError([{**error, "loc": ("query", name)} for name in unknown])
 
 
 def principal_of(request: Request) -> Principal:

@@ -250,7 +250,7 @@ def _field_problem(error: Mapping[str, Any], known: Collection[str]) -> FieldPro
     limits = [context[key] for key in _LIMIT_KEYS if key in context]
     return FieldProblem(
         field=_printable(".".join(location)),
-        message=_printable(_message_of(error, location, known), 300),
+        message=_printable(_message_of(error, location, context.get("known", known)), 300),
         limit=limits[0] if limits and isinstance(limits[0], int | float) else None,
     )
 
@@ -260,7 +260,8 @@ def _message_of(error: Mapping[str, Any], location: Sequence[str], known: Collec
         from difflib import get_close_matches
 
         similar = get_close_matches(location[-1][:_MAX_FIELD_CHARS], known if len(location) == 1 else (), 1)
-        return f"This field is unknown.{''.join(f' Did you mean `{name}`?' for name in similar)}"
+        names = f" Known: {', '.join(sorted(known))}." if known and "ctx" in error else ""
+        return f"This field is unknown.{f' Did you mean `{similar[0]}`?' if similar else names}"
     if error["type"] == "missing":
         return "This field is required."
     return str(error["msg"]).removeprefix("Value error, ")

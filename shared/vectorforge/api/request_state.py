@@ -253,6 +253,12 @@ def escape_collection(scope: AsgiScope) -> None:
     scope["path"] = scope["path"].removesuffix(decoded) + escaped + slash + below
 
 
+def is_native(scope: AsgiScope) -> bool:
+    """Return True for a route below ``/v1`` that is not of OpenAI's API."""
+    path = route_path(scope)
+    return path.startswith("/v1/") and error_shape_of(path) == "problem"
+
+
 def error_shape_of(path: str) -> ErrorShape:
     """Return the shape of errors at a path of the app; "aws" is for clients of Bedrock's API.
 

@@ -1,6 +1,7 @@
 """Every kind of error is a problem document that names field and limit and discloses nothing."""
 
 import json
+import re
 from typing import Any
 from uuid import uuid4
 
@@ -13,6 +14,7 @@ from tests.support.http.live_api import (
     new_collection,
     settings_for,
 )
+from vectorforge.api.request_state import ROUTES
 from vectorforge.embedding.providers.local import LocalEmbeddingProvider
 
 
@@ -58,6 +60,34 @@ async def test_unknown_field_error_names_a_similar_field(
 ) -> None:
     response = await client.post(path, json={"query": "x", field: 3})
     assert check_problem(response, 422, "invalid_input")["errors"] == [{"field": field, "message": message}]
+
+
+@pytest.mark.parametrize(
+    ("query", "field", "message"),
+    [
+        ("bukket=day", "bukket", "This field is unknown. Did you mean `bucket`?"),
+        ("bucket=day&interval=day", "interval", "This field is unknown. Known: "),
+    ],
+)
+async def test_unknown_query_parameter_error_names_a_similar_or_all_known_ones(
+    client: httpx2.AsyncClient, query: str, field: str, message: str
+) -> None:
+    response = await client.get(f"/v1/stats?{query}")
+    [problem] = check_problem(response, 422, "invalid_input")["errors"]
+    assert problem["field"] == field
+    assert problem["message"].startswith(message)
+    assert "bucket" in problem["message"]
+
+
+async def test_unknown_query_parameter_is_rejected_by_native_routes_only(client: httpx2.AsyncClient) -> None:
+    for route in (route for routes in ROUTES.values() for route in routes):
+        method, path = route.split(" ", 1)
+        url = re.sub(r"\{.*?\}", str(uuid4()), path)
+        status = (await client.request(method, f"{url}?nonsense=1", json={"query": "x"})).status_code
+        family = path.split("/")[2] if path.startswith("/v1/") else ""
+        if family not in ("", "chat", "responses", "models", "embeddings", "vector_stores", "files"):
+            assert status == 422, route
+    assert (await client.get("/v1/files?nonsense=1")).status_code == 200
 
 
 async def test_missing_field_error_says_so(client: httpx2.AsyncClient) -> None:
