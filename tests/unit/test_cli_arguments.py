@@ -62,7 +62,7 @@ class TestFiles:
             find_files([tmp_path / "nowhere"])
 
     def test_web_address_is_refused_with_the_way_to_download_it(self) -> None:
-        with pytest.raises(errors.InvalidInputError, match="not fetched. Download the page with `curl"):
+        with pytest.raises(errors.InvalidInputError, match="Web addresses are not fetched"):
             find_files([Path("https://example.com/x")])
 
     def test_source_of_file_does_not_depend_on_the_path_given(
