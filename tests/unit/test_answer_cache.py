@@ -67,6 +67,7 @@ CHANGE_NOTHING: dict[str, Any] = {
     "min_version": 1,
     "stream": True,
     "use_cache": False,
+    "regenerates": True,
     "conversation_id": uuid4(),
     "begins_conversation": True,
     "sends_history": True,

@@ -95,11 +95,13 @@ class ConversationMemory:
         conversation = await self.store.find_by_id(conversation_id)
         if conversation is None:
             raise NotFoundError(f"Conversation {conversation_id} not found")
-        if conversation.message_count + 2 > self.store.max_messages:
+        messages = await self.store.last_messages(conversation_id, _READ_MESSAGES)
+        if run.config.regenerates and [m.content for m in messages[-2:-1]] == [run.search_text]:
+            run.replaces, messages = messages[-1].query_id, messages[:-2]
+        elif conversation.message_count + 2 > self.store.max_messages:
             raise ConflictError(
                 f"Conversation {conversation_id} is full: {self.store.max_messages} messages are the limit."
             )
-        messages = await self.store.last_messages(conversation_id, _READ_MESSAGES)
         blank = {message.query_id for message in messages if not message.content}  # calls of tools alone
         messages = [message for message in messages if message.query_id not in blank]
         return [*instructions, *(HistoryMessage(m.role, m.content) for m in messages)]
@@ -119,7 +121,12 @@ class ConversationMemory:
         try:
             async with asyncio.timeout(_STORE_TIMEOUT_S):
                 added = await store.append(
-                    conversation_id, run.search_text, run.answer, run.request_id, details=details
+                    conversation_id,
+                    run.search_text,
+                    run.answer,
+                    run.request_id,
+                    details=details,
+                    replaces=run.replaces,
                 )
         except Exception as exc:  # noqa: BLE001 - storing must not fail a finished answer
             added, reason = False, exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__

@@ -105,6 +105,8 @@ class QueryRun:
     outcome: Outcome = "answered"
     error: VectorForgeError | None = None
     degraded: list[Degradation] = field(default_factory=list)
+    replaces: UUID | None = None
+    """Query whose exchange this one replaces in its conversation."""
     rewritten_query: str | None = None
     expansion: Expansion | None = None
     """Earlier turns that the query is searched for with, if no model rewrote it."""

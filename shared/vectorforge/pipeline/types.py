@@ -121,6 +121,8 @@ class QueryConfig:
     """True: the conversation is new, and deleted if the query is aborted."""
     sends_history: bool = False
     """True: ``history`` is that of the request, not of the store, and calls of tools are stored, too."""
+    regenerates: bool = False
+    """True: if the last query of the stored conversation is the same, its exchange is replaced."""
     rewrite: RewriteMode = "auto"
     """Make a follow-up query self-contained before the search, by the model or by words of earlier turns.
     "auto": by the model only if the query does not stand alone; False: search for the query as it is."""

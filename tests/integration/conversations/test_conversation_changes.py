@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.integration.conversations.conftest import ask, begin, provider
+from tests.integration.conversations.conftest import ask, begin, provider, sent
 from tests.support.http.live_api import LiveApi, add_documents, live_api, new_collection, settings_for
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
@@ -114,3 +114,33 @@ async def test_collection_is_renamed_unless_the_name_is_taken(api: LiveApi, tena
     assert found.json()["results"][0]["text"] == "The lamp is blue."
     assert former.status_code == 404
     assert [one.status_code for one in invalid] == [422, 422, 422]
+
+
+async def test_regenerated_answer_replaces_the_last_exchange_only(
+    api: LiveApi, tenant: str, openai: FakeOpenAI
+) -> None:
+    async def chat(query: str, **body: Any) -> None:
+        messages = [{"role": "user", "parts": [{"type": "text", "text": query}]}]
+        openai.script(Reply((f"Answer {len(openai.requests)}.",)))
+        response = await client.post(
+            "/api/chat", json={"messages": messages, "conversation_id": conversation, **body}
+        )
+        assert '"type": "finish"' in response.text
+
+    async with api.client(tenant) as client:
+        conversation = await begin(client)
+        path = f"/v1/conversations/{conversation}"
+        await chat("How long does the kettle take?")
+        await chat("How long does the bread rise?")
+        before = (await client.get(path)).json()
+        await chat("How long does the bread rise?", trigger="regenerate-message")
+        after, prompt = (await client.get(path)).json(), sent(openai)
+        # another query than the last one is added
+        await chat("How long does the sauna take?", trigger="regenerate-message")
+        last = (await client.get(path)).json()
+    assert (before["message_count"], after["message_count"], last["message_count"]) == (4, 4, 6)
+    assert after["messages"][:2] == before["messages"][:2]
+    assert last["messages"][:4] == after["messages"]
+    assert after["messages"][2]["content"] == before["messages"][2]["content"]
+    assert after["messages"][3]["content"] != before["messages"][3]["content"]
+    assert [role for role, _ in prompt] == ["user", "assistant", "user"]

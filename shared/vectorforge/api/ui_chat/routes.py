@@ -108,6 +108,7 @@ class UIChatRequest(RequestBody, QueryOptions):
             stream=True,
             history=() if self.conversation_id else history,
             use_cache=self.trigger != "regenerate-message",
+            regenerates=self.trigger == "regenerate-message",
         )
 
 

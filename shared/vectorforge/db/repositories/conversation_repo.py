@@ -77,6 +77,16 @@ FROM grown CROSS JOIN (
         (1, 'assistant', %(answer)s::text, %(details)s::jsonb)
 ) AS new (turn, role, content, details)
 """
+_DROP_LAST = """
+WITH gone AS (
+    DELETE FROM vectorforge.conversation_messages AS m USING vectorforge.conversations AS c
+    WHERE c.tenant_id = %(tenant_id)s AND c.id = %(id)s AND m.tenant_id = c.tenant_id
+        AND m.conversation_id = c.id AND m.query_id = %(replaces)s AND m.position >= c.message_count - 2
+    RETURNING m.position
+)
+UPDATE vectorforge.conversations SET message_count = message_count - (SELECT count(*) FROM gone)
+WHERE tenant_id = %(tenant_id)s AND id = %(id)s
+"""
 _OF_CREDENTIAL = """
 tenant_id = %(tenant_id)s AND id = %(id)s AND (%(credential)s::text IS NULL OR credential = %(credential)s)
 """
@@ -305,10 +315,12 @@ class ConversationRepository:
         query_id: UUID,
         *,
         details: str | None = None,
+        replaces: UUID | None = None,
     ) -> bool:
         """Add a finished exchange atomically; return False if the conversation does not exist, or is full.
 
-        ``details`` is JSON, see ``ConversationMessage``.
+        ``details`` is JSON, see ``ConversationMessage``. ``replaces`` is the query whose exchange is replaced
+        if it is still the last one.
         """
         values = {
             "id": conversation_id,
@@ -317,8 +329,11 @@ class ConversationRepository:
             "query_id": query_id,
             "details": details,
             "max_messages": self.max_messages,
+            "replaces": replaces,
         }
-        return await self._db.execute(_APPEND, values) == 2
+        statements = [_APPEND] if replaces is None else [_LOCK, _DROP_LAST, _APPEND]
+        *_, (_, added) = await self._db.run([(statement, values) for statement in statements])
+        return added == 2
 
     async def rename(
         self, conversation_id: UUID, title: str, *, credential: str | None = None

@@ -39,6 +39,7 @@ _NOT_IN_THE_PROMPT = frozenset(
         "conversation_id",
         "begins_conversation",
         "sends_history",
+        "regenerates",
         "allow_ungrounded",
         "quote_passages",
         "min_version",
