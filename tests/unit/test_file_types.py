@@ -1,5 +1,7 @@
 """Files that are not plain text inside: mail, notebooks, JSON, rich text, front matter; and titles."""
 
+import email
+import email.policy
 import io
 import json
 import re
@@ -69,6 +71,22 @@ class TestMail:
         document = one(mail("Plain.", html="<p>Rich.", attachment="bill.pdf"), "a.eml")
         assert document.text.endswith("Plain.")
         assert document.warnings == ("Attachments are not read: bill.pdf.",)
+
+    def test_mail_attached_to_mail_is_read_to_a_bounded_depth(self) -> None:
+        message = email.message_from_bytes(mail("Depth 5."), policy=email.policy.default)
+        for depth in range(4, -1, -1):
+            outer = email.message_from_bytes(mail(f"Depth {depth}."), policy=email.policy.default)
+            outer.replace_header("Subject", f"Level {depth}")
+            outer.add_attachment(message)
+            message = outer
+        text = one(message.as_bytes(), "a.eml").text
+        assert [f"Depth {depth}." in text for depth in range(6)] == [True] * 4 + [False] * 2
+        assert "# Attachment: Level 1\n\nSubject: Level 1\nFrom: Ann" in text
+
+    def test_mail_file_attached_to_mail_is_read(self) -> None:
+        outer = email.message_from_bytes(mail("Outer."), policy=email.policy.default)
+        outer.add_attachment(mail("Inner."), maintype="application", subtype="octet-stream", filename="b.eml")
+        assert one(outer.as_bytes(), "a.eml").text.endswith("Inner.")
 
     def test_mail_of_html_alone_is_read_as_a_page(self) -> None:
         message = EmailMessage()

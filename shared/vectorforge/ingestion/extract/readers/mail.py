@@ -23,11 +23,13 @@ _MAX_ATTACHMENTS: Final = 20
 """Attachments that are read; pictures and others without text do not count."""
 _MAX_NAMED: Final = 10
 _DAMAGED: Final = "The mail is damaged and cannot be read."
-_NOT_WITHIN: Final = frozenset({media.MAIL, media.OUTLOOK, media.ZIP, media.RECORD})
+_MAX_DEPTH: Final = 3
+"""Levels of mails attached to mails that are read."""
+_NOT_WITHIN: Final = frozenset({media.OUTLOOK, media.ZIP, media.RECORD})
 """Types of attachments that are not read: they have files themselves."""
 
 
-def read_eml(content: bytes) -> Reading:
+def read_eml(content: bytes | EmailMessage, *, depth: int = 0) -> Reading:
     """Read headers, body and attachments of a mail.
 
     The body is the plain text, otherwise the HTML. An attachment of a supported type is a section under its
@@ -40,7 +42,9 @@ def read_eml(content: bytes) -> Reading:
         ExtractionError: ``unreadable``, or ``empty`` when there is neither body nor attachment.
     """
     try:
-        message = email.message_from_bytes(content, policy=email.policy.default)
+        message = content
+        if not isinstance(message, EmailMessage):
+            message = email.message_from_bytes(message, policy=email.policy.default)
         headers = {name: str(message[name] or "") for name in _HEADERS}
         body, warnings = _eml_body(message)
         attachments = [*_eml_attachments(message)]
@@ -49,7 +53,7 @@ def read_eml(content: bytes) -> Reading:
         raise
     except Exception as exc:  # the parser of headers raises many kinds
         raise ExtractionError(_DAMAGED) from exc
-    return _mail(headers, date, body, attachments, warnings)
+    return _mail(headers, date, body, attachments, warnings, depth)
 
 
 def read_msg(content: bytes) -> Reading:
@@ -85,13 +89,14 @@ def _mail(
     headers: Mapping[str, str],
     date: datetime | None,
     body: Iterable[Block],
-    attachments: Iterable[tuple[str, bytes]],
+    attachments: Iterable[tuple[str, bytes | EmailMessage]],
     warnings: list[str],
+    depth: int = 0,
 ) -> Reading:
     shown = {name: clean(" ".join(value.split()))[0][:_MAX_HEADER_CHARS] for name, value in headers.items()}
     blocks, unread = [*body], list[str]()
     for number, (name, content) in enumerate(attachments):
-        read = _attachment(name, content) if number < _MAX_ATTACHMENTS else []
+        read = _attachment(name, content, depth) if number < _MAX_ATTACHMENTS else []
         blocks += read
         if not read:
             unread.append(clean(name or "unnamed")[0][:100])
@@ -110,13 +115,15 @@ def _mail(
     )
 
 
-def _attachment(name: str, content: bytes) -> list[Block]:
+def _attachment(name: str, content: bytes | EmailMessage, depth: int) -> list[Block]:
     """Return a section of the attachment's blocks without their pages; empty if it is not read."""
     try:
-        kind = media.detect(content, name, None)
-        if not content.strip() or kind in _NOT_WITHIN:
+        kind = media.MAIL if isinstance(content, EmailMessage) else media.detect(content, name, None)
+        if kind == media.MAIL:
+            blocks = [*read_eml(content, depth=depth + 1).blocks] if depth < _MAX_DEPTH else []
+        elif isinstance(content, EmailMessage) or not content.strip() or kind in _NOT_WITHIN:
             return []
-        if has_reader(kind):
+        elif has_reader(kind):
             blocks = [*read_blocks(kind, content).blocks]
         elif kind == media.MARKDOWN:
             blocks = [paragraph(read_markdown(*decode(content))["text"])]
@@ -153,7 +160,11 @@ def _eml_body(message: EmailMessage) -> tuple[list[Block], list[str]]:
     return [], []
 
 
-def _eml_attachments(message: EmailMessage) -> Iterator[tuple[str, bytes]]:
+def _eml_attachments(message: EmailMessage) -> Iterator[tuple[str, bytes | EmailMessage]]:
     for part in message.iter_attachments():
         payload: Any = part.get_payload(decode=True)
-        yield str(part.get_filename() or ""), payload if isinstance(payload, bytes) else b""
+        name = part.get_filename()
+        if part.get_content_type() == media.MAIL and part.is_multipart() and part.get_payload(0).keys():
+            payload = part.get_payload(0)  # without headers it is encoded, which RFC 2046 forbids
+            name = name or payload["Subject"]
+        yield str(name or ""), payload if isinstance(payload, bytes | EmailMessage) else b""
