@@ -190,6 +190,14 @@ class TestHelp:
         assert "--help" in shown
         assert "bool" not in shown
 
+    def test_lines_of_help_fit_into_80_columns(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("COLUMNS", "80")
+        assert run(["mcp", "--help"]) == 0
+        shown = [line.strip() for line in capsys.readouterr().out.splitlines()]
+        assert [line for line in shown[3:12] if 0 < len(line) < 30] == ["and stdout).", "running server."]
+
     @pytest.mark.parametrize("name", SINGLE)
     def test_help_shows_an_example(self, name: str, capsys: pytest.CaptureFixture[str]) -> None:
         run([name, "--help"])

@@ -109,9 +109,10 @@ def mcp(
 ) -> None:
     """Serve your documents as tools for agents (Model Context Protocol over stdin and stdout).
 
-    The tools search, answer, and list and read documents; docs/use/mcp.md describes them. The host
-    starts this command itself; only messages go to stdout, the log goes to stderr. Hosts on other
-    machines can use /mcp of a running server.
+    The tools search, answer, and list and read documents; docs/use/mcp.md
+    describes them. The host starts this command itself; only messages go to
+    stdout, the log goes to stderr. Hosts on other machines can use /mcp of a
+    running server.
 
     [bold]Claude Desktop[/bold] (claude_desktop_config.json) and other hosts:
 
