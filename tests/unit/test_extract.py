@@ -130,6 +130,8 @@ class TestRecords:
         assert (document.text, document.title) == ("a\ufffdb\ufffdc", "t\ufffd")
         assert document.metadata == {"k\ufffd": ["\ufffd"]}
         assert "Replaced 5 characters" in document.warnings[0]
+        [warning] = one(rb'{"text": "a\u0000"}', "f#1", media.RECORD).warnings
+        assert "Replaced 1 character that" in warning
 
 
 class TestDecoding:

@@ -13,7 +13,7 @@ from vectorforge.config import IngestionSettings
 from vectorforge.errors import InvalidInputError, VectorForgeError
 from vectorforge.ingestion.drafts import FORMAT
 from vectorforge.ingestion.extract import media
-from vectorforge.ingestion.extract.decode import clean, clean_json
+from vectorforge.ingestion.extract.decode import clean, clean_json, replaced_warning
 from vectorforge.ingestion.language import with_language
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.types import MAX_SOURCE_CHARS, DocumentResult, ExtractedDocument
@@ -100,14 +100,13 @@ class RowMapping:
             {column: value for column in self.metadata if (value := _json(row[column])) is not None}
         )
         replaced = in_text + in_metadata
-        warning = f"Replaced {replaced} characters that cannot be stored (NUL or lone surrogates)."
         return ExtractedDocument(
             source=self.source_of(row[self.key]),
             text=text,
             media_type=media.PLAIN,
             title=title or None,
             metadata=with_language(metadata, text),
-            warnings=(warning,) if replaced else (),
+            warnings=(replaced_warning(replaced),) if replaced else (),
             parent_source=self.name,
         )
 

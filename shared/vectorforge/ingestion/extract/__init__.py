@@ -10,7 +10,14 @@ from typing import Any
 from vectorforge.errors import ExtractionError, InvalidInputError
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.extract.blocks import usable_title
-from vectorforge.ingestion.extract.decode import clean, clean_json, decode, open_archive, read_member
+from vectorforge.ingestion.extract.decode import (
+    clean,
+    clean_json,
+    decode,
+    open_archive,
+    read_member,
+    replaced_warning,
+)
 from vectorforge.ingestion.extract.isolation import read_isolated
 from vectorforge.ingestion.extract.readers.markdown import read_markdown
 from vectorforge.ingestion.extract.readers.records import extract_record, split_records
@@ -186,7 +193,7 @@ class PartReader:
         chosen, in_title = clean(preferred or part.fallback_title or "")
         cleaned, in_metadata = clean_json(fields)
         replaced = in_title + in_metadata
-        warning = f"Replaced {replaced} characters of title and metadata that cannot be stored."
+        warning = replaced_warning(replaced, "of title and metadata that cannot be stored")
         warnings = (*document.warnings, warning) if replaced else document.warnings
         return replace(
             document,

@@ -47,8 +47,13 @@ def decode(content: bytes, declared: str | None = None) -> tuple[str, list[str]]
     _check_is_text(text)
     text, replaced = clean(text)
     if replaced:
-        warnings.append(f"Replaced {replaced} characters that cannot be stored (NUL or lone surrogates).")
+        warnings.append(replaced_warning(replaced))
     return text, warnings
+
+
+def replaced_warning(number: int, which: str = "that cannot be stored (NUL or lone surrogates)") -> str:
+    """Return the warning about replaced characters."""
+    return f"Replaced {number} character{'' if number == 1 else 's'} {which}."
 
 
 def clean(text: str) -> tuple[str, int]:
@@ -117,7 +122,7 @@ def _replacing(content: bytes, encoding: str) -> tuple[str, list[str]]:
     replaced = text.count(REPLACEMENT)
     if not replaced:
         return text, []
-    return text, [f"Replaced {replaced} broken characters while decoding {encoding}."]
+    return text, [replaced_warning(replaced, f"that cannot be decoded as {encoding}")]
 
 
 def _check_is_text(text: str) -> None:

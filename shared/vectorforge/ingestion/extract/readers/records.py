@@ -14,7 +14,7 @@ from typing import Any
 
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.blocks import Block, BlockKind, Reading, Row, paragraph
-from vectorforge.ingestion.extract.decode import clean, clean_json, decode
+from vectorforge.ingestion.extract.decode import clean, clean_json, decode, replaced_warning
 from vectorforge.ingestion.extract.media import PLAIN, RECORD
 from vectorforge.ingestion.types import MAX_SOURCE_CHARS, DocumentPart, ExtractedDocument
 
@@ -110,7 +110,7 @@ def extract_record(content: bytes, source: str) -> ExtractedDocument:
     title, in_title = clean(record["title"]) if isinstance(record.get("title"), str) else (None, 0)
     metadata, in_metadata = clean_json(_metadata(record, name))
     replaced = in_text + in_title + in_metadata
-    warnings = (f"Replaced {replaced} characters that cannot be stored (NUL or lone surrogates).",)
+    warnings = (replaced_warning(replaced),)
     return ExtractedDocument(
         source=source,
         text=text,
