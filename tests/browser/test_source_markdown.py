@@ -116,6 +116,23 @@ async def test_markdown_is_rendered_with_its_sentence_marked(
     assert width == await page.evaluate("innerWidth")
 
 
+@pytest.mark.parametrize(
+    ("passage", "quote", "start"),
+    [
+        ("To bathe cat satin. The cat sat.", "the cat sat", 20),
+        ("Take 15 apples now, or 5 apples now.", "5 apples now", 23),
+        ("我们使用 Python 编写程序。", "使用 Python 编写", 2),
+        ("It is done.Now go.Next", "Now go.", 11),
+    ],
+)
+async def test_sentence_is_found_at_word_boundaries(
+    shelf: Shelf, visit: Visit, passage: str, quote: str, start: int
+) -> None:
+    page = await visit(f"{shelf.url}/source", failed_requests=True)
+    found = await page.evaluate("([passage, quote]) => sentenceIn(passage, quote)", [passage, quote])
+    assert found["start"] == start
+
+
 async def test_whole_passage_is_marked_without_a_sentence(shelf: Shelf, visit: Visit) -> None:
     page = await open_source(shelf, visit, shelf.care[-1])
     marked = "".join(await page.locator("mark.alone").all_text_contents())

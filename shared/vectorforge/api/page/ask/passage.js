@@ -2,7 +2,7 @@
 // ---- a passage in the text of its document
 const texts = new Map();
 
-/** A document's {text, media_type}; those of the last documents are kept. */
+/** A document's {text, media_type}, cached. */
 async function textOf(id) {
   const whole = texts.get(id) ?? await getJson(url`/v1/documents/${id}/text`);
   if (texts.size > 8) texts.delete(texts.keys().next().value);
@@ -16,14 +16,15 @@ function spanOf(text, { start_offset: from, end_offset: to }) {
   return { start, end: start + codeUnits(text.slice(start), to - from) };
 }
 
-/** Where a passage has a sentence word for word: {start, end}, or null. */
+/** Where a passage has a sentence in whole words, or null. */
 function sentenceIn(passage, quote) {
-  const words = quote.split(/\s+/).filter(Boolean).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
-  const found = words.length > 1 ? new RegExp(words.join("\\s+"), "i").exec(passage) : null;
+  const words = quote.trim().split(/\s+/).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  const gap = "(?<!W(?=W))".replaceAll("W", "[\\p{Cased}\\d]");
+  const found = words.length > 1 ? new RegExp(gap + words.join("\\s+") + gap, "iu").exec(passage) : null;
   return found && { start: found.index, end: found.index + found[0].length };
 }
 
-/** The passage as a mark; a sentence that it has word for word stands out in it. */
+/** The passage as a mark, with its sentence marked in it. */
 function markOf(passage, quote) {
   const found = sentenceIn(passage, quote), { start, end } = found ?? { start: 0, end: 0 };
   return el(found ? "mark" : "mark.alone", { id: "passage" }, passage.slice(0, start), found && el("span.quote", passage.slice(start, end)), passage.slice(end));
