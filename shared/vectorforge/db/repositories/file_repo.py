@@ -138,12 +138,14 @@ WHERE tenant_id = %(tenant_id)s AND id = %(job_id)s
 _EVERY_FILE = SqlCondition()
 
 
-def _files(condition: str, ordering: str = "", status: str | None = None) -> str:
+def _files(condition: str, ordering: str = "", status: str | None = None, purpose: object = None) -> str:
     """Return the statement of the files of a condition, which it applies to each table, by their indexes.
 
     Files that are documents are completed, and no others.
     """
     arms = [_UPLOADED, _DOCUMENTS] if status is None else [_DOCUMENTS if status == "completed" else _UPLOADED]
+    if purpose == "user_data":  # few, by an index; the others are "assistants"
+        arms = [f"{arm} AND f.purpose = 'user_data'" for arm in arms]
     parts = [f"(SELECT * FROM ({arm}) AS d WHERE {condition} {ordering})" for arm in arms]
     return f"{' UNION ALL '.join(parts)} {ordering if len(parts) > 1 else ''}"
 
@@ -242,7 +244,7 @@ class FileRepository:
             values |= {"cursor": page.cursor, "cursor_time": row["created_at"]}
         tests = [f"{'id' if name == 'file_id' else name} = %({name})s" for name in wanted]
         where = " AND ".join([condition.text, page.condition, *tests])
-        rows = await self._db.fetch_all(_files(where, page.ordering, status), values)
+        rows = await self._db.fetch_all(_files(where, page.ordering, status, wanted.get("purpose")), values)
         return page.cut([StoredFile(**row) for row in rows])
 
     async def content(self, file_id: UUID) -> bytes | None:
