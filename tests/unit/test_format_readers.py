@@ -3,6 +3,7 @@
 import io
 import zipfile
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from reportlab.pdfgen.canvas import Canvas
@@ -94,6 +95,33 @@ class TestWorkbooks:
             "Region: North; Manager: Lee",
             "Region: South; Manager: Ngo",
         ]
+
+    @pytest.mark.parametrize(
+        ("rows", "text"),
+        [
+            (
+                [["Item", "Prices", None], ["No.", "Net", "Gross"], ["P1", 10, 11.9]],
+                "Item No.: P1; Prices Net: 10; Prices Gross: 11.9",
+            ),
+            (
+                [["Region", 2025, None], [None, "Plan", "Actual"], ["North", 5, 6]],
+                "Region: North; 2025 Plan: 5; 2025 Actual: 6",
+            ),
+            (
+                [["Name", "Contact", None], ["Ann", "a@x.org", "Graz"], ["Bo", "b@x.org", "Linz"]],
+                "Name: Ann; Contact: a@x.org; column 3: Graz\n\nName: Bo; Contact: b@x.org; column 3: Linz",
+            ),
+        ],
+    )
+    def test_cell_merged_over_columns_groups_the_names_below(self, rows: list[list[Any]], text: str) -> None:
+        import openpyxl
+
+        book, out = openpyxl.Workbook(), io.BytesIO()
+        for row in rows:
+            book.active.append([None, *row])
+        book.active.merge_cells("C1:D1")
+        book.save(out)
+        assert one(out.getvalue(), "a.xlsx").text == f"# Sheet\n\n{text}"
 
     def test_workbook_with_password_is_rejected(self) -> None:
         container = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512) + "EncryptedPackage".encode("utf-16-le")

@@ -2,7 +2,7 @@
 
 import datetime
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from vectorforge.errors import ExtractionError
@@ -19,7 +19,8 @@ def read_workbook(content: bytes) -> Reading:
 
     Empty rows end a table. A row with one cell above a table is a paragraph. The first row of a table is its
     header if all its cells are texts; a table without one continues with the header of the table above. A
-    cell that is merged over several rows stands in each of them.
+    cell that is merged over several rows stands in each of them, one above the names of several columns
+    before each name.
 
     Raises:
         ExtractionError: ``unreadable``, ``encrypted`` or ``too_large``.
@@ -52,13 +53,18 @@ def _sheet(name: str, sheet: Any) -> Iterator[Block]:
     header: Sequence[str] = ()
     area: list[tuple[int, list[Any]]] = []
     rows = sheet.to_python(skip_empty_area=True)
-    for (top, column), (bottom, _) in sheet.merged_cell_ranges or ():
-        _repeat(rows, top - first_row, bottom - first_row, column - first_column)
+    groups: dict[int, list[Any]] = {}
+    for (top, column), (bottom, last) in sheet.merged_cell_ranges or ():
+        top, column, last = top - first_row, column - first_column, last - first_column
+        if last > column >= 0 and 0 <= top < len(rows):
+            cells = groups.setdefault(top + first_row + 1, [*rows[top]])
+            cells[column : last + 1] = [cells[column]] * len(cells[column : last + 1])
+        _repeat(rows, top, bottom - first_row, column)
     for number, cells in enumerate([*rows, []], start=first_row + 1):
         if any(_shown(cell) for cell in cells):
             area.append((number, cells))
         elif area:
-            header, found = _area(area, header, name, first_column)
+            header, found = _area(area, header, name, first_column, groups)
             blocks += found
             area = []
     if blocks:
@@ -76,7 +82,11 @@ def _repeat(rows: list[list[Any]], top: int, bottom: int, column: int) -> None:
 
 
 def _area(
-    rows: list[tuple[int, list[Any]]], header: Sequence[str], sheet: str, left: int
+    rows: list[tuple[int, list[Any]]],
+    header: Sequence[str],
+    sheet: str,
+    left: int,
+    groups: Mapping[int, list[Any]],
 ) -> tuple[Sequence[str], list[Block]]:
     """Return the header of rows without an empty row among them, and their blocks.
 
@@ -85,6 +95,7 @@ def _area(
         header: Of the table above.
         sheet: Name of the sheet.
         left: Columns to the left of the cells.
+        groups: Rows by number with the values of cells that are merged over columns in each of these.
     """
     blocks: list[Block] = []
     widest = max(_filled(cells) for _, cells in rows)
@@ -102,11 +113,25 @@ def _area(
         )
         for number, cells in rows
     ]
-    if len(table) > 1 and _is_header(rows[0][1][first:end]):
+    if names := _grouped_names(rows, groups.get(rows[0][0], [])):
+        header, table = names[first:end], table[2:]
+    elif len(table) > 1 and _is_header(rows[0][1][first:end]):
         header, table = table[0].cells, table[1:]
     elif len(header) != end - first:
         header = ()
     return header, [*blocks, Block(BlockKind.TABLE, header=header, rows=table)]
+
+
+def _grouped_names(rows: list[tuple[int, list[Any]]], above: list[Any]) -> list[str]:
+    """Return names of columns, each after its merged cell above; none if row 2 is not text above numbers."""
+    if not above or all(isinstance(cell, str) for _, cells in rows[2:] for cell in cells):
+        return []
+    pairs = zip(map(_shown, above), rows[1][1], strict=True)
+    names = [
+        " ".join(dict.fromkeys((group, name))).strip() if isinstance(name, str) else name
+        for group, name in pairs
+    ]
+    return names if _is_header(names) else []
 
 
 def _is_header(cells: Sequence[Any]) -> bool:
