@@ -79,6 +79,8 @@ _MAX_FIELD_PROBLEMS = 20
 _MAX_FIELD_CHARS = 100
 _NOT_FOUND = 404
 _ROUTE_NOT_FOUND = "This route is not supported. GET /openapi.json lists every route."
+_CHUNK_COUNTS = {"k", "top_k", "n_results"}
+"""Names of the number of chunks, one on each API surface."""
 _LIMIT_KEYS = ("ge", "gt", "le", "lt", "max_length", "min_length", "limit")
 
 
@@ -259,9 +261,12 @@ def _message_of(error: Mapping[str, Any], location: Sequence[str], known: Collec
     if error["type"] == "extra_forbidden":
         from difflib import get_close_matches
 
-        similar = get_close_matches(location[-1][:_MAX_FIELD_CHARS], known if len(location) == 1 else (), 1)
-        names = f" Known: {', '.join(sorted(known))}." if known and "ctx" in error else ""
-        return f"This field is unknown.{f' Did you mean `{similar[0]}`?' if similar else names}"
+        name, names = location[-1][:_MAX_FIELD_CHARS], known if len(location) == 1 else ()
+        similar = (
+            sorted(_CHUNK_COUNTS & set(names)) if name in _CHUNK_COUNTS else get_close_matches(name, names, 1)
+        )
+        listed = f" Known: {', '.join(sorted(names))}." if names and "ctx" in error else ""
+        return f"This field is unknown.{f' Did you mean `{similar[0]}`?' if similar else listed}"
     if error["type"] == "missing":
         return "This field is required."
     return str(error["msg"]).removeprefix("Value error, ")

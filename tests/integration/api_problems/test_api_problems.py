@@ -52,6 +52,8 @@ async def test_value_out_of_range_returns_422_naming_field_and_limit(
     [
         (RAG, "filter", "This field is unknown. Did you mean `filters`?"),
         ("/v1/search", "topk", "This field is unknown. Did you mean `top_k`?"),
+        (RAG, "top_k", "This field is unknown. Did you mean `k`?"),
+        ("/v1/docrag/query", "top_k", "This field is unknown. Did you mean `n_results`?"),
         (RAG, "color", "This field is unknown."),
     ],
 )
