@@ -96,7 +96,9 @@ async def test_key_holds_tenant_and_document_and_response_links_to_the_object(
             part = await browser.get(link, headers={"Range": "bytes=4-6"})
         assert (part.status_code, part.content) == (206, b"the")
         assert found.content == b"Oil the chain."
-        assert found.headers["content-disposition"] == "attachment; filename*=UTF-8''a.html"
+        assert (
+            found.headers["content-disposition"] == "attachment; filename=\"a.html\"; filename*=UTF-8''a.html"
+        )
         assert "X-Amz-Expires=300" in link or "Expires=" in link
 
 

@@ -54,7 +54,8 @@ async def test_original_is_downloaded_as_an_attachment_that_cannot_run(setup: Se
     assert (response.status_code, response.content) == (200, PAGE)
     headers = response.headers
     assert headers["content-type"] == "text/html"
-    assert headers["content-disposition"] == "attachment; filename*=UTF-8''R%C3%BCck%20gabe%3B.html"
+    names = """filename="R_ck gabe;.html"; filename*=UTF-8''R%C3%BCck%20gabe%3B.html"""
+    assert headers["content-disposition"] == f"attachment; {names}"
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["content-security-policy"].startswith("default-src 'none'; sandbox;")
     assert headers["cache-control"] == "private, no-cache"

@@ -53,8 +53,9 @@ async def find_original(tenant: TenantServices, document_id: UUID) -> Original:
 
 
 def disposition(original: Original) -> str:
-    """Return ``Content-Disposition`` (RFC 6266): a download with the name of the source."""
-    return f"attachment; filename*=UTF-8''{encoded(original.file_name, safe='')}"
+    """Return ``Content-Disposition`` (RFC 6266): a download named as the source, for curl in ASCII."""
+    plain = re.sub(r'[^ -~]|["%\\]', "_", original.file_name)
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{encoded(original.file_name, safe='')}"
 
 
 def is_cached(request: Request, etag: str) -> bool:
