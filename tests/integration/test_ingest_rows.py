@@ -201,6 +201,7 @@ async def test_arbitrary_select_query_is_ingested(shop: Shop) -> None:
         ({"text": []}, "At least one column"),
         ({"table": "a.b.c"}, "table or schema.table"),
         ({"table": 'articles"; DROP TABLE articles; --'}, "UndefinedTable"),
+        ({"table": "articels"}, 'relation "articels" does not exist (UndefinedTable, SQLSTATE 42P01)'),
         ({"query": "SELECT * FROM articles", "table": "articles"}, "either --query or --table"),
         ({"query": "SELEC 1"}, "SyntaxError, SQLSTATE 42601"),
         ({"query": "DELETE FROM articles RETURNING *"}, "SQLSTATE 42601"),

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _CONNECT_TIMEOUT_S: Final = 10
 _KEYS_BATCH: Final = 5_000
 """Rows of the first pass fetched at a time."""
+_STATEMENT_ERRORS: Final = {"42601", "42P01", "42703", "42883", "42501"}
+"""Found before a row is read: wrong syntax, names or privileges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ def _statement(template: str, query: str, *, columns: Iterable[str] = ()) -> "Co
 
 @asynccontextmanager
 async def _hiding_secrets() -> AsyncIterator[None]:
-    """Translate the driver's errors, whose texts may hold rows of the source."""
+    """Translate the driver's errors; texts may hold rows of the source, except those about the statement."""
     import psycopg
 
     try:
@@ -140,8 +142,11 @@ async def _hiding_secrets() -> AsyncIterator[None]:
     except (psycopg.OperationalError, psycopg.InterfaceError):
         raise DatabaseUnavailableError("The connection to the source database was lost.") from None
     except psycopg.ProgrammingError as exc:
+        cause = f"{type(exc).__name__}, SQLSTATE {exc.sqlstate}"
+        if exc.sqlstate in _STATEMENT_ERRORS:
+            cause = f"{exc.diag.message_primary} ({cause})"
         raise InvalidInputError(
-            f"The source database refused the query: {type(exc).__name__}, SQLSTATE {exc.sqlstate}.",
+            f"The source database refused the query: {cause}.",
             field="--query",
         ) from None
     except psycopg.Error as exc:
