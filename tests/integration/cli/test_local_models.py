@@ -85,7 +85,7 @@ def test_doctor_with_changed_models_fails(vectorforge: CommandLine, models: dict
     nowhere = str(vectorforge.folder / "nowhere")
     done = vectorforge.process("doctor", "--json", "--data-dir", nowhere, code=1, **models)
     report = json.loads(done.stdout)
-    for name in ("embedding", "reranker"):
+    for name, folder in zip(("embedding", "reranker"), models, strict=False):
         [check] = checks_of(report, name)
-        assert check["status"] == "fail"
+        assert (check["status"], check["remedy"]) == ("fail", f"Check {folder}.")
         assert "model.onnx has the sha256" in check["detail"]

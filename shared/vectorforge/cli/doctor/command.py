@@ -199,8 +199,9 @@ async def _embedding(
         started = time.perf_counter()
         vector = await provider.embed_query("Is the embedding model ready?")
     except VectorForgeError as exc:
-        remedy = "Check VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER and its API key."
-        return Check("embedding", "fail", exc.message, remedy)
+        folder = "VECTORFORGE_LOCAL_EMBEDDING_PATH"
+        wrong = folder if folder in exc.message else "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER and its API key"
+        return Check("embedding", "fail", exc.message, f"Check {wrong}.")
     finally:
         await registry.aclose()
     elapsed_ms = (time.perf_counter() - started) * 1000
