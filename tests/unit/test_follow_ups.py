@@ -38,6 +38,11 @@ FOLLOW_UPS = [
     "那么不锈钢的价格是多少？",
     "それはどのくらい重いですか？",
     "그럼 배송은 얼마나 걸리나요?",
+    "وكم تبلغ تكلفة توصيل الطلب إلى النرويج؟",
+    "من ساعده في إنقاذها؟",
+    "No, I meant kettles from the harbor museum",
+    "ok thanks. how long does delivery to Norway take",
+    "Danke! Welches Material rostet am wenigsten?",
 ]
 STANDALONE = [
     "Where do I buy a copper kettle?",
@@ -50,6 +55,8 @@ STANDALONE = [
     "¿Qué es un hervidor de cobre?",
     "在哪里可以买到铜水壶？",
     "銅のやかんはどこで買えますか？",
+    "أين يمكنني شراء غلاية نحاسية؟",
+    "ما اسم المتجر الذي تباع فيه غلايات النحاس؟",
     "so-called smart kettles compared with copper kettles from Norway",
 ]
 
@@ -76,6 +83,28 @@ def test_complete_query_stands_alone(query: str) -> None:
 )
 def test_query_is_related_if_it_points_back_or_shares_a_word(query: str, is_related: bool) -> None:
     assert expand(query, KETTLE) == Expansion("Where do I buy a copper kettle?", ANY, is_related, ANY)
+
+
+@pytest.mark.parametrize(
+    ("query", "is_related"),
+    [
+        ("莱茵河谷是如何形成的？", False),
+        ("铜水壶的保修期有多长时间？", True),
+        ("ラインの谷はどのようにしてできましたか", False),
+    ],
+)
+def test_subject_of_query_without_spaces_is_new_if_it_shares_no_characters(
+    query: str, is_related: bool
+) -> None:
+    expansion = expand(query, history_of([("在哪里可以买到铜水壶？", "港口附近的商店。")]))
+    assert expansion is not None
+    assert expansion.is_related == is_related
+
+
+def test_turn_without_spaces_adds_as_few_words_as_another() -> None:
+    expansion = expand("多重？", history_of([("哪里可以买到铜水壶而且价格便宜质量好", "港口附近的商店。")]))
+    assert expansion is not None
+    assert expansion.words.split() == ["可以", "买到", "铜水", "壶而", "且价", "格便"]
 
 
 def test_only_words_that_the_query_lacks_are_added() -> None:

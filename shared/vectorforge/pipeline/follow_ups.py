@@ -85,7 +85,17 @@ _COMPARISON = pattern_of(
     r"|unterschied)\b(?!.*\b(?:than|from|between|als|zwischen|von)\b)",
     re.IGNORECASE,
 )
-_UNSPACED = pattern_of(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_LETTERS = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+_SYLLABLES = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+_UNSPACED = pattern_of(f"[{_LETTERS}{_SYLLABLES}]")
+_CONTENT_WORD = pattern_of(rf"[{_LETTERS}]{{1,8}}|[{_SYLLABLES}]{{1,2}}|[^\W_{_LETTERS}{_SYLLABLES}]+")
+"""Word; of scripts without spaces about one, as a run is often a sentence."""
+_ARABIC_AND = pattern_of(r"\W*و\w")
+_ARABIC_SUFFIX = pattern_of(r"[\u0621-\u064a]{2}(?:ه|ها|هما?|هن)\b")
+_SUFFIX_WORDS = 5
+"""Words of a query up to which a suffix points back; in a longer one it often means a word of it."""
+_REACTION = pattern_of(r"[^\W\d]{1,12}(?: [^\W\d]{1,12})?[,.!;،]+\s+\w")
+"""Clause of one or two words before the query: "No, I meant ...", "Danke! Wie ..."."""
 _ASIAN_POINTERS = pattern_of(
     "[它他她这那其此呢這]|それ|これ|あれ|その|この|あの|そこ|ここ|では|มัน|นั้น|นี้|그것|이것|그거|이거|거기|그럼|그리고"
 )
@@ -97,13 +107,14 @@ def stands_alone(query: str) -> bool:
     A wrong answer costs a call of the model, or leaves the decision to shared words; see ``expand``.
     """
     text = query[:_READ_CHARS]
-    if _ASIAN_POINTERS.search(text):
+    if _ASIAN_POINTERS.search(text) or _ARABIC_AND.match(text) or _REACTION.match(text):
         return False
     if unspaced := len(_UNSPACED.findall(text)):
         return unspaced > _FEW_CHARS
     words = [word.lower() for word in WORD.findall(text)]
     known = set(words)
     points = known & _POINTERS or (known & _GERMAN and known & _GERMAN_POINTERS)
+    points = points or (len(words) <= _SUFFIX_WORDS and _ARABIC_SUFFIX.search(text))
     if points or _OPENING.match(text.lstrip("¿¡ ")) or _REFERENCE.search(text) or _COMPARISON.search(text):
         return False
     return len(words) > _FEW_WORDS and sum(1 for _ in _content(text)) > 1
@@ -177,13 +188,13 @@ def _is_related(query: str, texts: Iterable[str]) -> bool:
     own = [found for _, found in _content(query[:_READ_CHARS])]
     if len(own) <= _FEW_CONTENT_WORDS or not stands_alone(query):
         return True
-    known = {term for text in texts for _, found in _content(text) for term in found}
+    known = frozenset[str]().union(*map(terms, texts))
     return any(found & known for found in own)
 
 
 def _content(text: str) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield the words that carry meaning, with their terms; of scripts without spaces whole runs."""
-    for match in WORD.finditer(text):
+    """Yield the words that carry meaning, with their terms."""
+    for match in _CONTENT_WORD.finditer(text):
         word = match[0]
         if word.lower() not in _FUNCTION_WORDS and (found := terms(word)):
             yield word, found
