@@ -67,6 +67,25 @@ async def test_useless_text_of_model_is_replaced_by_words_of_earlier_turns(text:
     assert await searched(Setup(llm=ScriptedLLM([text])), FOLLOW_UP) == (EXPANDED, 1)
 
 
+@pytest.mark.parametrize(
+    ("query", "text", "is_kept"),
+    [
+        ("How heavy was it in 1946?", "How heavy was the copper kettle?", False),
+        ("How heavy was it in 1946?", "How heavy was the copper kettle in 1946?", True),
+        ("How long does it take to Oslo?", "How long does delivery of the kettle take?", False),
+        ("Is it heavier than that of Oslo?", "Is the kettle heavier than the kettle of Oslo?", True),
+        ("wie schwer ist er denn?", "How heavy is the copper kettle?", False),
+        ("Thanks. Tell me how heavy it is", "How heavy is the copper kettle?", True),
+        ("And Oslo?", "Where do I buy a copper kettle in Oslo?", True),
+    ],
+)
+async def test_rewrite_without_name_number_or_language_of_the_query_is_not_used(
+    query: str, text: str, is_kept: bool
+) -> None:
+    expected = text if is_kept else f"{query} Where do I buy a copper kettle?"
+    assert await searched(Setup(llm=ScriptedLLM([text])), query, True) == (expected, 1)
+
+
 async def test_slow_model_is_given_up_after_the_budget() -> None:
     setup = Setup(llm=ScriptedLLM([REWRITTEN], delay_s=0.5))
     rewriter = QueryRewriter(setup.registry, timeout_s=0.05)

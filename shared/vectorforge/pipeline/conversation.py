@@ -10,9 +10,10 @@ from vectorforge.db.repositories.conversation_repo import ConversationRepository
 from vectorforge.deadline import Deadline
 from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError, VectorForgeError
 from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.providers.patterns import terms
+from vectorforge.llm.providers.patterns import WORD, names, terms
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import LLMRequestConfig, Message
+from vectorforge.patterns import pattern_of
 from vectorforge.pipeline.citations.labels import replace_labels
 from vectorforge.pipeline.exchange import ExchangeDetails
 from vectorforge.pipeline.follow_ups import expand, stands_alone
@@ -173,11 +174,15 @@ def without_labels(message: HistoryMessage) -> HistoryMessage:
 REWRITING_PROMPT = """\
 You turn the last question of a conversation into one that can be understood without the conversation.
 Replace words such as "it", "they" and "there" by what they stand for, and add what is left out. Keep the
-language and the meaning of the question. Do not answer it. Reply with the question only."""
+language of the question, its meaning, and its names and numbers. Do not answer it. Reply with the question
+only."""
 
 _MAX_TOKENS = 128
 _MAX_CHARS = 600
 """Longest query that is rewritten, longest result, and longest part of a message that the model gets."""
+_FEW_WORDS = 2
+"""Words of a query that may all be replaced: "And theirs?"."""
+_SENTENCE_END = pattern_of(r"[.!?:]\s")
 _MESSAGES = 6
 """Latest messages of the history that the model gets."""
 
@@ -229,7 +234,8 @@ class QueryRewriter:
             logger.warning("Query %s was not rewritten: %s", run.request_id, exc.message)
             return None
         known = terms(messages[-1]["content"])
-        if len(rewritten) > _MAX_CHARS or terms(rewritten).isdisjoint(known):
+        is_related = not terms(rewritten).isdisjoint(known) and _keeps(run.search_text, rewritten)
+        if len(rewritten) > _MAX_CHARS or not is_related:
             logger.warning("Query %s was not rewritten: no usable text", run.request_id)
             return None
         return rewritten
@@ -243,6 +249,16 @@ class QueryRewriter:
         if response.metadata.get("finish_reason") != "stop":
             return ""
         return " ".join(response.content.split()).strip("\"'“”„ ")
+
+
+def _keeps(query: str, rewritten: str) -> bool:
+    """Return False if a name or number of the query is missing, or each other word, as in a translation."""
+    words = WORD.findall(query)
+    named = [word for sentence in _SENTENCE_END.split(query) for word in names(sentence)]
+    named += [word for word in words if word[0].isdigit()]
+    others = {word for word in words if word == word.lower() and not word[0].isdigit()}
+    is_kept = len(others) <= _FEW_WORDS or not others.isdisjoint(WORD.findall(rewritten.lower()))
+    return is_kept and terms(" ".join(named)) <= terms(rewritten)
 
 
 def _turns(run: QueryRun) -> list[HistoryMessage]:

@@ -327,13 +327,13 @@ class WeightedQuery:
         if not ENGLISH_QUERY.search(self.text):
             return _ENOUGH_IN_OTHER_LANGUAGES
         found = frozenset[str]().union(*(one.terms | one.before for one in ranked))
-        missing = [word for word in _names(self.text) if not all_terms(word) <= found]
+        missing = [word for word in names(self.text) if not all_terms(word) <= found]
         if any(TECHNICAL_TERM.search(word) for word in missing):
             return _ENOUGH_EVIDENCE + _MISSING_TERM
         return _ENOUGH_EVIDENCE + (_MISSING_NAME if missing else 0.0)
 
 
-def _names(text: str) -> Iterator[str]:
+def names(text: str) -> Iterator[str]:
     """Yield the words with a capital letter, but for the first one, and those with several."""
     for word in WORD.finditer(text):
         is_capitalized = word[0][0].isupper() and bool(text[: word.start()].strip())
