@@ -114,8 +114,9 @@ def stands_alone(query: str) -> bool:
     words = [word.lower() for word in WORD.findall(text)]
     known = set(words)
     points = known & _POINTERS or (known & _GERMAN and known & _GERMAN_POINTERS)
-    points = points or (len(words) <= _SUFFIX_WORDS and _ARABIC_SUFFIX.search(text))
-    if points or _OPENING.match(text.lstrip("¿¡ ")) or _REFERENCE.search(text) or _COMPARISON.search(text):
+    if points or (len(words) <= _SUFFIX_WORDS and _ARABIC_SUFFIX.search(text)):
+        return False
+    if _OPENING.match(text.lstrip("¿¡ ")) or _REFERENCE.search(text) or _COMPARISON.search(text):
         return False
     return len(words) > _FEW_WORDS and sum(1 for _ in _content(text)) > 1
 
