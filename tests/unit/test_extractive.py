@@ -49,6 +49,21 @@ async def test_extractive_answer_quotes_and_cites_source() -> None:
 
 
 @pytest.mark.parametrize(
+    ("question", "statement"),
+    [
+        ("Πού κοιμάται η γάτα;", "Η γάτα κοιμάται στο κρεβάτι."),
+        ("Որտե՞ղ է քնում կատուն։", "Կատուն քնում է մահճակալին։"),
+    ],
+)
+async def test_question_is_not_quoted_in_scripts_with_marks_of_their_own(
+    question: str, statement: str
+) -> None:
+    asked_otherwise = question.replace("η γάτα", "η μαύρη γάτα").replace("կատուն", "սև կատուն")
+    text = await answer(question, f"{asked_otherwise} {statement}")
+    assert text == f"{statement} [Source 1]"
+
+
+@pytest.mark.parametrize(
     "question",
     ["How long is the Rhine?", "Who measured the Rhine in 1932?", "Which river flows through ten countries?"],
 )

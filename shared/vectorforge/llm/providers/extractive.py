@@ -168,7 +168,7 @@ def _candidates(
 
 def _is_question(piece: Piece, query: str) -> bool:
     """Return True for a question, or the query itself, which a text may contain as an example."""
-    if piece.kind == "prose" and piece.text.endswith(("?", "？", "؟")):
+    if piece.kind == "prose" and patterns.QUESTION.search(piece.text):
         return True
     words = query.casefold().split() if piece.kind in ("prose", "code") else ()
     return len(words) > _SHORT_QUERY and " ".join(words) in " ".join(piece.text.casefold().split())

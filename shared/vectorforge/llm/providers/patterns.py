@@ -82,6 +82,8 @@ REASON_ANSWER: Final = pattern_of(
     r"\b(?:because|since|due to|so that|caused?|causes|reasons?|in order to|therefore|as a result)\b",
     re.IGNORECASE,
 )
+QUESTION: Final = pattern_of(r"[?？؟፧]\Z|[\u0370-\u03ff\u1f00-\u1fff][;\u037e]\Z|\u055e")
+"""The Greek mark is a semicolon; the Armenian one stands in a word of the question."""
 
 FENCE: Final = pattern_of(r"\s*(```+|~~~+)")
 INDENTED: Final = pattern_of(r"(?: {4}|\t)\s*\S.*[^.!?]$")

@@ -30,7 +30,8 @@ _MONTH = pattern_of(
 # Western: before white space and anything but a lower-case letter; footnote marks may follow. Thai and Lao
 # mark no end but a space, which also separates phrases, so a short clause ends nothing.
 _SENTENCE_END = pattern_of(
-    r"[.!?…؟۔։](?:\[\d+\])*[\"'”’»)\]*_]*\s+(?=[^a-z\s])|[。！？｡।॥።។။།](?:\[\d+\])*[”’」』）]*\s*"
+    r"(?:[.!?…؟۔։፧]|(?<=[\u0370-\u03ff\u1f00-\u1fff])[;\u037e])(?:\[\d+\])*[\"'”’»)\]*_]*\s+(?=[^a-z\s])"
+    r"|[。！？｡।॥።។။།](?:\[\d+\])*[”’」』）]*\s*"
     r"|(?<=[\u0e00-\u0eff]{40})[ ]+(?=[\u0e00-\u0eff])"
 )
 _CLOSING = pattern_of(r"[\"'”’»)」』）*_]*")
