@@ -386,3 +386,14 @@ async def test_foreign_query_in_another_script_is_refused(own: str, foreign: str
     provider = ExtractiveProvider(embed=NearEmbedder().embed)
     assert (await answer(foreign, text, provider=provider)) == NO_ANSWER
     assert (await answer(own, text, provider=provider)) != NO_ANSWER
+
+
+async def test_words_alone_rank_between_texts_of_another_script() -> None:
+    text = "Сейф стоит у входа. Все ключи хранятся в сейфе."
+    query = "Где хранятся ключи?"
+
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0] if one == query or "ключи" not in one else [0.0, 1.0] for one in texts]
+
+    chosen = await answer(query, text, provider=ExtractiveProvider(embed=embed))
+    assert chosen.startswith("Все ключи хранятся в сейфе.")

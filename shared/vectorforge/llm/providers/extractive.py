@@ -106,7 +106,8 @@ class ExtractiveProvider(BaseLLMProvider):
         query, ranked, parts = await asyncio.to_thread(_ranked, text, call.sources)
         if not ranked or not query.terms:
             return [NO_ANSWER]
-        cosines = await self._cosines(text, [candidate for _, candidate in ranked[:_EMBEDDED]])
+        embedded = [] if query.needs_words(ranked[0][1]) else ranked[:_EMBEDDED]
+        cosines = await self._cosines(text, [candidate for _, candidate in embedded])
         if not query.is_covered([candidate for _, candidate in ranked], cosines):
             return [NO_ANSWER]
         if cosines:
@@ -117,7 +118,7 @@ class ExtractiveProvider(BaseLLMProvider):
 
     async def _cosines(self, text: str, ranked: Sequence[Candidate]) -> list[float]:
         """Return the cosine of the query and each candidate; empty without an embedder."""
-        if self._embed is None:
+        if self._embed is None or not ranked:
             return []
         try:
             async with asyncio.timeout(_EMBED_TIMEOUT_S):

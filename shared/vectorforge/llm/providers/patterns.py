@@ -195,7 +195,7 @@ _ENOUGH_EVIDENCE = 0.67
 _ENOUGH_IN_OTHER_LANGUAGES = 0.6
 """The same for queries in other languages than English, whose vectors are further apart."""
 _ENOUGH_IN_OTHER_SCRIPTS = 0.15
-"""As ``_ENOUGH_COVERAGE``, also with an embedder: to an English model, texts of another script are near."""
+"""As ``_ENOUGH_COVERAGE``, between texts of another script than Latin."""
 _MISSING_TERM = 0.3
 _MISSING_NAME = 0.1
 """Further evidence required by an English query with a technical term or a name that no chunk has. With these
@@ -306,22 +306,25 @@ class WeightedQuery:
             return float(bool(REASON_ANSWER.search(text)))
         return 0.5
 
+    def needs_words(self, best: Candidate) -> bool:
+        """Return True between texts of another script, any two of which are near to an English model."""
+        return _in_other_script(self.text) and _in_other_script(best.piece.text)
+
     def is_covered(self, ranked: Sequence[Candidate], cosines: Sequence[float]) -> bool:
         """Return True if the candidates cover the query.
 
         Args:
             ranked: All candidates, best first.
-            cosines: Cosines of the query and the first candidates; empty without an embedder.
+            cosines: Cosines of the query and the first candidates; empty if words alone decide.
         """
-        by_words = _in_other_script(self.text) and _in_other_script(ranked[0].piece.text)
-        if cosines and not by_words:
+        if cosines:
             # Unweighted: a word in every source is the subject, and rarity would give it no weight.
             share = max(len(self.terms & (one.terms | one.before)) for one in ranked) / len(self.terms)
             return share / 2 + max(cosines) >= self._required_evidence(ranked)
         by_source: dict[int, frozenset[str]] = {}
         for one in ranked:
             by_source[one.source] = by_source.get(one.source, frozenset()) | one.terms | one.before
-        enough = _ENOUGH_IN_OTHER_SCRIPTS if by_words else _ENOUGH_COVERAGE
+        enough = _ENOUGH_IN_OTHER_SCRIPTS if self.needs_words(ranked[0]) else _ENOUGH_COVERAGE
         return max(map(self.coverage, by_source.values())) >= enough
 
     def _required_evidence(self, ranked: Sequence[Candidate]) -> float:
