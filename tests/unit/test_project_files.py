@@ -41,6 +41,15 @@ def test_make_target_runs_every_check(target: str) -> None:  # A-159
     assert settings["pytest"]["ini_options"]["filterwarnings"] == ["error"]
 
 
+def test_mypy_reads_every_imported_module_of_the_cdk() -> None:
+    overrides = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]
+    [read] = [one["module"] for one in overrides if one.get("follow_imports") == "normal"]
+    files = [path for folder in ("infra", "tests/infra") for path in (ROOT / folder).rglob("*.py")]
+    pattern = re.compile(r"^ *from aws_cdk(?: import (aws_\w+)|\.(\w+) import)", re.MULTILINE)
+    found = pattern.findall("".join(path.read_text() for path in files))
+    assert {f"aws_cdk.{one or other}" for one, other in found} == set(read) - {"aws_cdk"}
+
+
 def test_only_the_ci_script_reruns_failed_tests() -> None:
     (rerun,) = re.findall(r"^exec make test (\S+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
     assert "--reruns" not in commands_of("test")[-1]

@@ -252,13 +252,16 @@ class QueryRewriter:
 
 
 def _keeps(query: str, rewritten: str) -> bool:
-    """Return False if a name or number of the query is missing, or each other word, as in a translation."""
-    words = WORD.findall(query)
-    named = [word for sentence in _SENTENCE_END.split(query) for word in names(sentence)]
-    named += [word for word in words if word[0].isdigit()]
+    """Return False if a number of the query is missing, all of its names, or all other words (a translation).
+
+    One name is enough: in German every noun looks like one, and may be inflected.
+    """
+    words, kept = WORD.findall(query), terms(rewritten)
+    numbers = terms(" ".join(word for word in words if word[0].isdigit()))
+    named = terms(" ".join(word for sentence in _SENTENCE_END.split(query) for word in names(sentence)))
     others = {word for word in words if word == word.lower() and not word[0].isdigit()}
-    is_kept = len(others) <= _FEW_WORDS or not others.isdisjoint(WORD.findall(rewritten.lower()))
-    return is_kept and terms(" ".join(named)) <= terms(rewritten)
+    is_same_language = len(others) <= _FEW_WORDS or not others.isdisjoint(WORD.findall(rewritten.lower()))
+    return is_same_language and numbers <= kept and (not named or not named.isdisjoint(kept))
 
 
 def _turns(run: QueryRun) -> list[HistoryMessage]:

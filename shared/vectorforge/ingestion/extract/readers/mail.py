@@ -164,7 +164,7 @@ def _eml_attachments(message: EmailMessage) -> Iterator[tuple[str, bytes | Email
     for part in message.iter_attachments():
         payload: Any = part.get_payload(decode=True)
         name = part.get_filename()
-        if part.get_content_type() == media.MAIL and part.is_multipart() and part.get_payload(0).keys():
-            payload = part.get_payload(0)  # without headers it is encoded, which RFC 2046 forbids
-            name = name or payload["Subject"]
+        inner = part.get_payload(0) if part.get_content_type() == media.MAIL and part.is_multipart() else None
+        if isinstance(inner, EmailMessage) and inner.keys():  # else it is encoded, which RFC 2046 forbids
+            payload, name = inner, name or inner["Subject"]
         yield str(name or ""), payload if isinstance(payload, bytes | EmailMessage) else b""
