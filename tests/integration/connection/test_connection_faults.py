@@ -196,16 +196,16 @@ async def test_full_queue_rejects_further_callers(direct_database: Database) -> 
         assert sum(isinstance(result, DatabaseUnavailableError) for result in results) == 20
 
 
-async def test_transaction_sets_idle_and_statement_timeouts(direct_database: Database) -> None:
+async def test_transaction_sets_timeouts_and_does_without_jit(direct_database: Database) -> None:
     tenant = direct_database.for_tenant("a")
     async with tenant.transaction() as connection:
         row = await (
             await connection.execute(
                 "SELECT current_setting('idle_in_transaction_session_timeout') AS idle,"
-                " current_setting('statement_timeout') AS statement"
+                " current_setting('statement_timeout') AS statement, current_setting('jit') AS jit"
             )
         ).fetchone()
-    assert row == {"idle": "5s", "statement": "1min"}
+    assert row == {"idle": "5s", "statement": "1min", "jit": "off"}
 
 
 _DYING = """
