@@ -1,5 +1,5 @@
 -- Without JIT compilation in a tenant's transaction: it begins at an estimated cost of 100,000, which searches of more
--- than about 150,000 chunks exceed, and takes longer than they do (https://www.postgresql.org/docs/18/jit-decision.html).
+-- than about 150,000 chunks exceed, and is for long-running queries (https://www.postgresql.org/docs/18/jit-reason.html).
 CREATE OR REPLACE FUNCTION vectorforge.enter_tenant(tenant text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
