@@ -26,8 +26,12 @@ _DAY_S = 86_400.0
 _HOUR_S = 3600.0
 _TERMS_POLL_S = 60.0
 _ERASURES_POLL_S = 10.0
-_ANALYSIS_S = 10.0
-"""Pause between two checks for missing statistics while jobs run; autovacuum pauses for a minute."""
+_ANALYSIS_S = 11.0
+"""Pause between two checks for missing statistics; autovacuum pauses for a minute. A backend reports its
+changes after 10 s without work at the latest
+(https://github.com/postgres/postgres/blob/REL_18_STABLE/src/backend/utils/activity/pgstat.c)."""
+_ANALYSES = 2
+"""Checks after a job: the first may come before its last changes are reported."""
 MAX_CLAIMS = MAX_ATTEMPTS + 2
 """Maximum claims of a job without a finished document; more than the attempts of one document."""
 
@@ -82,7 +86,7 @@ class IngestionWorker:
         self._erase = erase
         self._document_time_s = document_time_s
         self._next_cleaning = self._next_reading = self._next_erasure = float("-inf")
-        self._has_loaded, self._next_analysis = False, float("-inf")
+        self._analyses_left, self._next_analysis = 0, float("-inf")
         self._terms = TermReader(database)
         self._stopping = asyncio.Event()
         self._woken = asyncio.Event()
@@ -202,15 +206,16 @@ class IngestionWorker:
             document_time_s=self._document_time_s,
         )
         await run.run(self._stopping)
-        self._has_loaded = True
+        self._analyses_left = _ANALYSES
         await self._analyze(dispatcher)
         return True
 
     async def _analyze(self, dispatcher: JobDispatcher, *, idle: bool = False) -> None:
         """Give the planner its statistics of what jobs have loaded; a failure delays no job."""
-        if not self._has_loaded or not (idle or time.monotonic() >= self._next_analysis):
+        is_due = time.monotonic() >= self._next_analysis or (idle and self._analyses_left == _ANALYSES)
+        if not self._analyses_left or not is_due:
             return
-        self._has_loaded = False
+        self._analyses_left -= 1
         self._next_analysis = time.monotonic() + _ANALYSIS_S
         try:
             await dispatcher.analyze_changed_tables()
