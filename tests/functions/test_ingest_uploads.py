@@ -18,9 +18,9 @@ from psycopg.conninfo import make_conninfo
 from tests.support.aws.fake_aws import FakeAws
 from tests.support.aws.sqs_events import Queue
 from tests.support.http.live_api import build_application, settings_for
+from vectorforge.aws import buckets
 from vectorforge.aws.handlers.ingest import handle
 from vectorforge.aws.handlers.ingest_events import UploadInbox, read_uploads
-from vectorforge.aws.uploads import ObjectStore
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import AwsSettings, IngestionSettings
 from vectorforge.deadline import Deadline
@@ -136,16 +136,16 @@ async def test_latest_content_is_stored_for_any_event_order(bucket: Bucket, vers
     assert await bucket.texts("docs") == {f"s3://{BUCKET}/{key}": "fourth"}
 
 
-class OvertakenStore(ObjectStore):
+class OvertakenBucket(buckets.Bucket):
     """The object is overwritten after its first read."""
 
     def __init__(self, bucket: Bucket) -> None:
-        super().__init__(bucket.application.aws.clients)
+        super().__init__(bucket.application.aws.clients, BUCKET)
         self._bucket = bucket
         self._reads = 0
 
-    async def read(self, bucket: str, key: str, expected: Any) -> bytes | None:
-        content = await super().read(bucket, key, expected)
+    async def read_as(self, key: str, expected: buckets.StoredObject) -> bytes | None:
+        content = await super().read_as(key, expected)
         self._reads += 1
         if self._reads == 1:
             self._bucket.put(key, "newer")
@@ -156,7 +156,8 @@ async def test_object_changed_while_read_is_read_again(bucket: Bucket) -> None:
     key = "acme/docs/a.txt"
     bucket.put(key, "older")
     [upload] = read_uploads(created(key))
-    jobs = await UploadInbox(bucket.application, OvertakenStore(bucket)).accept(upload)
+    overtaken = OvertakenBucket(bucket)
+    jobs = await UploadInbox(bucket.application, lambda _: overtaken).accept(upload)
     assert len(jobs) == 2
     await bucket.application.background.worker.run_until_idle()
     assert await bucket.texts("docs") == {f"s3://{BUCKET}/{key}": "newer"}

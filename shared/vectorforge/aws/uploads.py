@@ -1,17 +1,16 @@
-"""Uploads to S3: their keys ``<tenant>/<collection>/<path>``, pre-signed forms, reads and deletion."""
+"""Uploads to S3: their keys ``<tenant>/<collection>/<path>``, pre-signed forms and deletion."""
 
 import asyncio
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-from vectorforge.aws.clients import AwsClients, is_temporary
+from vectorforge.aws.buckets import Bucket
+from vectorforge.aws.clients import AwsClients
 from vectorforge.db.tenant_database import checked_tenant
-from vectorforge.errors import ConfigurationError, ConflictError, InvalidInputError, ObjectStoreError
-
-_T = TypeVar("_T")
+from vectorforge.errors import ConfigurationError, ConflictError, InvalidInputError
 
 MAX_KEY_BYTES = 1024
 """https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-keys.html"""
@@ -19,8 +18,6 @@ MAX_KEY_BYTES = 1024
 EXPIRY_S = 900
 """Time in which a form can be used any number of times; less when the credentials that sign it expire."""
 
-_GONE = ("404", "NoSuchKey", "NotFound")
-_CHANGED = ("412", "PreconditionFailed")
 _LOST = "\ufffd\ufffe\uffff"
 """Replacement character, and two characters not allowed in XML, the format of S3's listings."""
 
@@ -162,89 +159,10 @@ class UploadForms:
         return signed
 
 
-@dataclass(frozen=True, slots=True)
-class StoredObject:
-    """Current state of an object, without its content."""
-
-    size: int
-    """Bytes."""
-    etag: str
-    version: str
-    """Empty for a bucket without versioning."""
-    media_type: str | None
-    last_modified: datetime
-    """Time of the write, in whole seconds."""
-
-    @property
-    def revision(self) -> str:
-        """Identifier that changes with each write of other content."""
-        return f"{self.version}/{self.etag}"
-
-
-class ObjectStore:
-    """Reader of objects; connects on the first call."""
-
-    def __init__(self, clients: AwsClients) -> None:
-        self._clients = clients
-
-    async def find(self, bucket: str, key: str) -> StoredObject | None:
-        """Return the current object under a key, or None.
-
-        Raises:
-            ObjectStoreError: S3 did not respond (``retryable``) or denied access. Without ``s3:ListBucket``
-                it also denies access to a missing object.
-            ConfigurationError: As ``AwsClients.get``.
-        """
-        head = await self._call(lambda s3: s3.head_object(Bucket=bucket, Key=key), unless=_GONE)
-        if head is None:
-            return None
-        return StoredObject(
-            size=head["ContentLength"],
-            etag=head["ETag"],
-            version=head.get("VersionId", ""),
-            media_type=head.get("ContentType"),
-            last_modified=head["LastModified"],
-        )
-
-    async def read(self, bucket: str, key: str, expected: StoredObject) -> bytes | None:
-        """Return the content of an object; None if it was replaced or deleted.
-
-        Raises:
-            ObjectStoreError: S3 did not respond, denied access, or sent another number of bytes.
-            ConfigurationError: As ``AwsClients.get``.
-        """
-
-        def download(s3: Any) -> bytes:
-            response = s3.get_object(Bucket=bucket, Key=key, IfMatch=expected.etag)
-            with response["Body"] as body:
-                content: bytes = body.read(expected.size + 1)
-            return content
-
-        content = await self._call(download, unless=_GONE + _CHANGED)
-        if content is not None and len(content) != expected.size:
-            raise ObjectStoreError("The object has another length than announced.")
-        return content
-
-    async def _call(self, call: Callable[[Any], _T], *, unless: tuple[str, ...]) -> _T | None:
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
-            return await asyncio.to_thread(lambda: call(self._clients.get("s3")))
-        except ClientError as exc:
-            if exc.response.get("Error", {}).get("Code") in unless:
-                return None
-            error = ObjectStoreError()
-            error.retryable = is_temporary(exc)
-            raise error from exc
-        except BotoCoreError as exc:
-            raise ObjectStoreError from exc
-
-
 class UploadedFilesEraser:
-    """Deletion of objects in one bucket without versioning; connects on the first call."""
+    """Deletion of objects in the bucket of uploads, which has no versioning."""
 
-    def __init__(self, clients: AwsClients, bucket: str) -> None:
-        self._clients = clients
+    def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
 
     async def erase(self, tenant_id: str, key: str) -> int:
@@ -256,29 +174,10 @@ class UploadedFilesEraser:
 
         Raises:
             ObjectStoreError: S3 did not respond, or refused; some may be deleted.
-            ConfigurationError: As ``AwsClients.get``.
         """
-        return await asyncio.to_thread(self._erase, tenant_id, key)
-
-    def _erase(self, tenant_id: str, key: str) -> int:
-        from botocore.exceptions import BotoCoreError, ClientError
-
         # Blanks around a collection's name in a key do not count: so all of the tenant's are listed.
         prefix = f"{tenant_id}/" if key.endswith("/") else key
-        deleted = 0
-        try:
-            s3 = self._clients.get("s3")
-            for page in s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix):
-                names = [entry["Key"] for entry in page.get("Contents", [])]
-                chosen = [name for name in names if _is_meant(name, tenant_id, key)]
-                if chosen:  # a page has at most 1,000 keys, as many as one call may delete
-                    objects = {"Objects": [{"Key": name} for name in chosen], "Quiet": True}
-                    if s3.delete_objects(Bucket=self._bucket, Delete=objects).get("Errors"):
-                        raise ObjectStoreError("S3 did not delete every object.")
-                    deleted += len(chosen)
-        except (ClientError, BotoCoreError) as exc:
-            raise ObjectStoreError("The uploaded files could not be deleted.") from exc
-        return deleted
+        return await self._bucket.delete_below(prefix, lambda name: _is_meant(name, tenant_id, key))
 
 
 def _is_meant(name: str, tenant_id: str, key: str) -> bool:

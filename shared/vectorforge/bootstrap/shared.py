@@ -24,13 +24,14 @@ from vectorforge.vendors.credentials import CredentialStore, find_credentials
 from vectorforge.vendors.resilience import CircuitBreakers, RetryBudget
 
 if TYPE_CHECKING:  # imported on first use, to keep a cold start short
+    from vectorforge.aws.buckets import Bucket
     from vectorforge.aws.clients import AwsClients
-    from vectorforge.aws.originals import OriginalsBucket, RemovedOriginals
     from vectorforge.aws.query_log_queue import QueryLogQueue
     from vectorforge.aws.queues import IngestionQueue
     from vectorforge.aws.uploads import UploadedFilesEraser, UploadForms
     from vectorforge.db.reader import Reader
     from vectorforge.erasure.eraser import Eraser
+    from vectorforge.ingestion.originals import RemovedOriginals
     from vectorforge.llm.providers.extractive import ExtractiveProvider
     from vectorforge.otlp.exporter import BackgroundExport
     from vectorforge.pipeline.guardrails.log_text import LogTextPolicies
@@ -98,18 +99,19 @@ class AwsServices:
         """Eraser of uploaded files in S3; None without a bucket."""
         if (bucket := self._settings.uploads_bucket) is None:
             return None
+        from vectorforge.aws.buckets import Bucket
         from vectorforge.aws.uploads import UploadedFilesEraser
 
-        return UploadedFilesEraser(self.clients, bucket)
+        return UploadedFilesEraser(Bucket(self.clients, bucket))
 
     @cached_property
-    def originals_bucket(self) -> "OriginalsBucket | None":
+    def originals_bucket(self) -> "Bucket | None":
         """Bucket of documents' files; None: they are in the database."""
         if (bucket := self._settings.originals_bucket) is None:
             return None
-        from vectorforge.aws.originals import OriginalsBucket
+        from vectorforge.aws.buckets import Bucket
 
-        return OriginalsBucket(self.clients, bucket)
+        return Bucket(self.clients, bucket)
 
     def disconnect(self) -> None:
         """Close connections that would not survive a snapshot of the process."""
@@ -320,10 +322,10 @@ class Shared:
         await self.database.close()
 
 
-def removed_originals(bucket: "OriginalsBucket", db: TenantDatabase) -> "RemovedOriginals":
+def removed_originals(bucket: "Bucket", db: TenantDatabase) -> "RemovedOriginals":
     """Return the removal of a tenant's originals from their bucket."""
-    from vectorforge.aws.originals import RemovedOriginals
     from vectorforge.db.repositories.original_repo import OriginalRepository
+    from vectorforge.ingestion.originals import RemovedOriginals
 
     return RemovedOriginals(bucket, OriginalRepository(db))
 

@@ -56,7 +56,7 @@ class UploadedFiles(Protocol):
 
 
 class RemovedOriginals(Protocol):
-    """A tenant's objects in the bucket of originals; ``aws.originals.RemovedOriginals``."""
+    """A tenant's objects in the bucket of originals; ``ingestion.originals.RemovedOriginals``."""
 
     async def wait(self) -> bool:
         """Return True if there are objects to remove."""

@@ -1,4 +1,4 @@
-"""Keeping of originals: the file of each stored document, in the database or in a bucket.
+"""Originals: the file of each stored document, in the database or in a bucket, and its removal there.
 
 In the database by default, whose transactions and cascades also delete them; on a laptop that is the data
 folder. With a bucket, an object has its key listed for removal before it is written and until its row exists,
@@ -16,7 +16,7 @@ from vectorforge.types import Collection, StoredDocument
 
 
 class OriginalObjects(Protocol):
-    """Bucket of originals; ``aws.originals.OriginalsBucket``."""
+    """Bucket of originals, without versioning; ``aws.buckets.Bucket``."""
 
     async def put(self, key: str, content: bytes, media_type: str) -> None:
         """Write an object."""
@@ -24,10 +24,17 @@ class OriginalObjects(Protocol):
     async def delete(self, keys: Sequence[str]) -> None:
         """Delete at most 1,000 objects."""
 
+    async def delete_below(self, prefix: str) -> int:
+        """Delete the objects whose key begins with ``prefix``; return their number."""
+
 
 def object_key(tenant_id: str, document_id: UUID) -> str:
     """Return a new key for a document's original; no part is a caller's text except the encoded tenant."""
-    return f"{quote(tenant_id, safe='')}/{document_id}/{uuid4()}"
+    return f"{_folder(tenant_id)}{document_id}/{uuid4()}"
+
+
+def _folder(tenant_id: str) -> str:
+    return f"{quote(tenant_id, safe='')}/"
 
 
 class OriginalKeeper:
@@ -96,3 +103,36 @@ class OriginalKeeper:
         except BaseException:  # perhaps the tenant is erased, and with it the list of what to remove
             await objects.delete([key])
             raise
+
+
+class RemovedOriginals:
+    """Removal of a tenant's objects whose documents or versions are gone.
+
+    Args:
+        repo: Originals of the tenant, as a role that may delete.
+    """
+
+    def __init__(self, objects: OriginalObjects, repo: OriginalRepository) -> None:
+        self._objects = objects
+        self._repo = repo
+
+    async def wait(self) -> bool:
+        """Return True if there are objects to remove."""
+        return bool(await self._repo.due_removals())
+
+    async def remove(self) -> int:
+        """Remove what is due; return the number of objects.
+
+        Raises:
+            ObjectStoreError: S3 did not respond, or kept some; another call resumes.
+        """
+        removed = 0
+        while keys := await self._repo.due_removals():
+            await self._objects.delete(keys)
+            await self._repo.note_removed(keys)
+            removed += len(keys)
+        return removed
+
+    async def remove_all(self) -> int:
+        """Remove all objects of the tenant; return their number."""
+        return await self._objects.delete_below(_folder(self._repo.tenant_id))

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
+from vectorforge.aws.buckets import Bucket
 from vectorforge.aws.handlers.ingest_events import ListedObjects, Message, Upload, UploadInbox, read_uploads
 from vectorforge.aws.handlers.ingest_work import BulkLoad, IngestWork
 from vectorforge.aws.observability import FunctionTelemetry
@@ -23,7 +24,6 @@ from vectorforge.aws.queues import (
     hide_messages,
     show_messages,
 )
-from vectorforge.aws.uploads import ObjectStore
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
 from vectorforge.deadline import Deadline
@@ -110,7 +110,7 @@ async def handle(
         if not work.time_is_over:  # else the next poll continues, and messages would multiply
             await work.hand_on()
         return None
-    inbox = UploadInbox(application, ObjectStore(application.aws.clients))
+    inbox = UploadInbox(application, partial(Bucket, application.aws.clients))
     if event.get("action") == ListedObjects.ACTION:
         return await BulkLoad(application, work, inbox).load(ListedObjects.of(event))
     records = event.get("Records") or []

@@ -3,15 +3,16 @@
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Self
 from urllib.parse import unquote_plus
 from uuid import NAMESPACE_URL, UUID, uuid5
 
+from vectorforge.aws.buckets import Bucket, StoredObject
 from vectorforge.aws.queues import AnnouncedJob, AnyJob, ReceivedMessage
-from vectorforge.aws.uploads import ObjectStore, StoredObject, UploadKey, source_of
+from vectorforge.aws.uploads import UploadKey, source_of
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.db.repositories.job_types import JobError, NewJobItem
 from vectorforge.db.tenant_database import checked_tenant
@@ -177,11 +178,12 @@ class UploadInbox:
 
     Args:
         application: Opened before the first call.
+        open_bucket: Returns the bucket with a name.
     """
 
-    def __init__(self, application: Application, store: ObjectStore) -> None:
+    def __init__(self, application: Application, open_bucket: Callable[[str], Bucket]) -> None:
         self._application = application
-        self._store = store
+        self._open_bucket = open_bucket
 
     async def accept(self, upload: Upload, *, again_after: datetime | None = None) -> list[AnnouncedJob]:
         """Create a job for the object's current revision; a redelivered event creates no second one.
@@ -206,8 +208,9 @@ class UploadInbox:
         tenant = self._application.for_tenant(upload.tenant_id)
         jobs: list[AnnouncedJob] = []
         read: str | None = None
+        bucket = self._open_bucket(upload.bucket)
         for _ in range(_REVISIONS_AN_EVENT):
-            existing = await self._store.find(upload.bucket, upload.key)
+            existing = await bucket.find(upload.key)
             if existing is None:
                 logger.info("An upload was deleted before it was read")
                 return jobs
@@ -228,7 +231,7 @@ class UploadInbox:
         limit = self._application.config.ingestion.max_document_bytes
         content: bytes | None = b""
         if existing.size <= limit:
-            content = await self._store.read(upload.bucket, upload.key, existing)
+            content = await self._open_bucket(upload.bucket).read_as(upload.key, existing)
         if content is None:
             return False
         collection = await tenant.find_or_create_collection(upload.collection_name)
