@@ -84,7 +84,10 @@ MmrOption: TypeAlias = Annotated[
     ),
 ]
 TenantOption: TypeAlias = Annotated[
-    str | None, typer.Option("--tenant", help="Tenant; default: the local tenant.", show_default=False)
+    str | None,
+    typer.Option(
+        "--tenant", "-t", help="Tenant id.", metavar="TENANT", show_default="VECTORFORGE_LOCAL_TENANT"
+    ),
 ]
 YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 

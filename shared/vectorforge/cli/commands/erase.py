@@ -5,11 +5,11 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from getpass import getuser
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import typer
 
-from vectorforge.cli.options import CollectionOption, YesOption, confirm
+from vectorforge.cli.options import CollectionOption, TenantOption, YesOption, confirm
 from vectorforge.cli.session import CommandContext, Session, offline_command, session_command
 from vectorforge.cli.terminal import ExitCode, Terminal
 from vectorforge.config import VectorForgeConfig
@@ -21,11 +21,6 @@ app = typer.Typer(
     help="Erase a document, a profile, a collection or a tenant with all derived data, with a certificate.",
     epilog="An interrupted erasure is resumed by the same command, or by a server.",
 )
-
-TenantOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--tenant", help="Tenant; default: VECTORFORGE_LOCAL_TENANT.", show_default=False),
-]
 
 
 @app.command()

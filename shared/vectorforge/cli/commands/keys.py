@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from vectorforge.cli.options import LimitOption, OffsetOption, YesOption, confirm
+from vectorforge.cli.options import LimitOption, OffsetOption, TenantOption, YesOption, confirm
 from vectorforge.cli.session import CommandContext, session_command
 from vectorforge.cli.terminal import Terminal
 from vectorforge.db.repositories.api_key_repo import ApiKey, NewApiKey
@@ -20,12 +20,6 @@ app = typer.Typer(
     "SHA-256 is stored, so it is shown once. Clients send [cyan]Authorization: Bearer <key>[/cyan].",
 )
 
-TenantOption = Annotated[
-    str | None,
-    typer.Option(
-        "--tenant", "-t", help="Tenant of the key.", metavar="TENANT", show_default="VECTORFORGE_LOCAL_TENANT"
-    ),
-]
 KeyIdArgument = Annotated[
     str, typer.Argument(help="Key id: the 16 hex digits after vf_, as in `keys list`.", metavar="ID")
 ]
