@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from vectorforge.db.repositories.query_log_repo import storable as storable_text
 from vectorforge.pipeline.step_types import MAX_SUB_QUERIES, MAX_SUB_QUERY_CHARS, Effort
 from vectorforge.pipeline.types import HistoryMessage, RewriteMode
 from vectorforge.types import Location, SearchMode
@@ -95,7 +96,7 @@ def storable(value: Any, depth: int = 0, limit: int = MAX_JSON_DEPTH) -> Any:
         ValueError: A number is not finite, or the value is nested more than ``limit`` levels deep.
     """
     if isinstance(value, str):
-        return value if value.isascii() and "\x00" not in value else _storable_text(value)
+        return value if value.isascii() and "\x00" not in value else storable_text(value)
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("numbers must be finite")
     if depth > limit:
@@ -105,17 +106,6 @@ def storable(value: Any, depth: int = 0, limit: int = MAX_JSON_DEPTH) -> Any:
     if isinstance(value, list):
         return [storable(item, depth + 1, limit) for item in value]
     return value
-
-
-def _storable_text(text: str) -> str:
-    if "\x00" in text:
-        text = text.replace("\x00", "\ufffd")
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        # "surrogatepass" and back joins pairs that were escaped one by one; what stays alone is replaced.
-        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
 
 
 def _at_most(limit: int, what: str) -> Any:
