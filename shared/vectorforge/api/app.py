@@ -3,7 +3,6 @@
 The app of a function without an embedding provider: `/health` answers, every other route is 503.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -142,12 +141,9 @@ def cors_options(server: ServerSettings) -> dict[str, Any]:
 def _key_look_up(
     application: "Application", open_on_demand: bool
 ) -> Callable[[bytes], Awaitable[ActiveApiKey | None]]:
-    opening = asyncio.Lock()
-
     async def look_up(digest: bytes) -> ActiveApiKey | None:
         if open_on_demand:  # a key is the first that needs the database
-            async with opening:
-                await application.open()
+            await application.open()
         return await find_api_key(application.database, digest)
 
     return look_up

@@ -59,6 +59,7 @@ class Database:
         self._timeout_s = timeout_s
         self._password = password
         self._pool: AsyncConnectionPool[Session] | None = None
+        self._opening = asyncio.Lock()
         self._waiting = 0
         self._failures = ConnectFailures(with_tokens=password is not None and password.makes_tokens)
 
@@ -74,7 +75,7 @@ class Database:
             self._password.preload()
 
     async def open(self) -> None:
-        """Check role and schema, and open the pool. A second call does nothing.
+        """Check role and schema, and open the pool. Further calls do nothing, or wait for the first.
 
         Raises:
             ConfigurationError: The connection string cannot be parsed, or no password can be made for it, or
@@ -85,19 +86,20 @@ class Database:
             UnsafeRoleError: The role is, or can become, one that bypasses row-level security.
             MigrationError: The schema is missing or behind this version.
         """
-        if self._pool is not None:
-            return
         from vectorforge.db.opening import opened_pool
 
-        self._pool, together = await opened_pool(
-            self._complete_conninfo(),
-            pool_size=self._pool_size,
-            timeout_s=self._timeout_s,
-            failures=self._failures,
-            password=self._password,
-            pipeline=self._pipeline,
-        )
-        self._is_split = self._pipeline and not together
+        async with self._opening:  # else two calls would open two pools
+            if self._pool is not None:
+                return
+            self._pool, together = await opened_pool(
+                self._complete_conninfo(),
+                pool_size=self._pool_size,
+                timeout_s=self._timeout_s,
+                failures=self._failures,
+                password=self._password,
+                pipeline=self._pipeline,
+            )
+            self._is_split = self._pipeline and not together
 
     async def close(self) -> None:
         """Close every connection; ``open`` may be called again."""

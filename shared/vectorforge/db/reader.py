@@ -125,7 +125,6 @@ class Reader:
         self._metrics = metrics
         self._is_up = False
         self._opening: asyncio.Task[None] | None = None
-        self._is_opening = asyncio.Lock()
         self._retry_at = float("-inf")
         self._stale_in_a_row = 0
 
@@ -136,8 +135,7 @@ class Reader:
 
     async def open(self) -> None:
         """Open the pool, or check that a connection of it is alive; raises as ``Database.open``."""
-        async with self._is_opening:  # else two calls would open two pools
-            await self.database.open()
+        await self.database.open()
         with translated_errors():
             async with self.database.connection():
                 self._is_up = True

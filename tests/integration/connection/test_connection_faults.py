@@ -235,3 +235,14 @@ async def test_repeatable_statement_survives_three_dying_connections(
             row = await tenant.fetch_one(_DYING, (0,))
             assert row is not None
             assert row["nth"] == 10
+
+
+async def test_concurrent_opens_open_one_pool(proxy: Proxy) -> None:
+    database = Database(proxy.conninfo, pool_size=1)
+    await database.open()
+    once = proxy.round_trips
+    await database.close()
+    proxy.round_trips = 0
+    await asyncio.gather(database.open(), database.open())
+    assert proxy.round_trips == once
+    await database.close()

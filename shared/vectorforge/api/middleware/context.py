@@ -234,14 +234,12 @@ class LazyStartup:
     def __init__(self, app: ASGIApp, *, open_application: Callable[[], Awaitable[None]]) -> None:
         self.app = app
         self._open_application = open_application
-        self._opening = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; 503 while the database cannot be reached."""
         if scope["type"] == "http":
             try:
-                async with self._opening:
-                    await self._open_application()
+                await self._open_application()
             except VectorForgeError as exc:
                 if route_path(scope) != "/health":  # which reports the same in more detail
                     await error_response(RequestState.of(scope), exc)(scope, receive, send)
