@@ -58,8 +58,16 @@ async def test_references_stand_for_their_items(client: AsyncOpenAI, vendor: Fak
 
 
 @STREAMED
+@pytest.mark.parametrize(
+    "sent", [lambda item: reference(item.id), lambda item: item], ids=["reference", "item"]
+)
 async def test_results_of_stored_calls_continue_their_conversation(
-    client: AsyncOpenAI, vendor: FakeOpenAI, api: LiveApi, tenant: str, stream: bool
+    client: AsyncOpenAI,
+    vendor: FakeOpenAI,
+    api: LiveApi,
+    tenant: str,
+    stream: bool,
+    sent: Callable[[Any], Any],
 ) -> None:
     vendor.script(*[Reply(tool_calls=CALLS[:1], finish="tool")] * 2, CITED)
     turns: list[Any] = [{"role": "user", "content": ASKED}]
@@ -68,10 +76,10 @@ async def test_results_of_stored_calls_continue_their_conversation(
         response, _ = await respond(client, stream=stream, input=turns, tools=[WEATHER], store=True)
         made.append(response)
         calls = [item for item in response.output if item.type == "function_call"]
-        turns += [reference(item.id) for item in response.output]
+        turns += [sent(item) for item in response.output]
         turns += [result_of(call, "hot") for call in calls]
     async with api.client(tenant) as native:
-        (listed,) = (await native.get("/v1/conversations")).json()["conversations"]
+        listed, *_ = (await native.get("/v1/conversations")).json()["conversations"]
     assert {response.conversation.id for response in made} == {f"conv_{UUID(listed['id']).hex}"}
     assert listed["message_count"] == 6
     stored = await client.responses.retrieve(made[-1].id)
@@ -79,6 +87,25 @@ async def test_results_of_stored_calls_continue_their_conversation(
     again, _ = await respond(client, stream=stream, input=[*turns, turns[0]], tools=[WEATHER], store=True)
     assert again.conversation is not None
     assert again.conversation.id != made[0].conversation.id
+
+
+async def test_call_without_own_record_begins_conversation(
+    client: AsyncOpenAI, vendor: FakeOpenAI, api: LiveApi, tenant: str
+) -> None:
+    vendor.script(*[Reply(tool_calls=CALLS[:1], finish="tool")] * 2, *[CITED] * 2)
+    made: Any = await client.responses.create(model=MODEL, input=ASKED, store=True, tools=[WEATHER])
+    async with api.client(tenant) as native:
+        key = (await native.post("/v1/keys", json={"name": "third"})).json()["key"]
+    async with AsyncOpenAI(base_url=f"{api.url}/v1", api_key=key, max_retries=0) as second:
+        theirs: Any = await second.responses.create(model=MODEL, input=ASKED, store=True, tools=[WEATHER])
+    call = made.output[-1]
+    query, theirs_in = call.id[3:35], theirs.conversation.id.removeprefix("conv_")
+    for id_ in (theirs.output[-1].id, f"fc_{query}{theirs_in}_0", f"fc_{query}_0"):
+        forged = call.model_copy(update={"id": id_})
+        turns: Any = [{"role": "user", "content": ASKED}, reference(call.id), forged, result_of(call, "hot")]
+        response = await client.responses.create(model=MODEL, input=turns, tools=[WEATHER], store=True)
+        assert response.conversation is not None
+        assert response.conversation.id not in (made.conversation.id, theirs.conversation.id)
 
 
 async def test_reference_to_search_needs_no_stored_response(client: AsyncOpenAI, vendor: FakeOpenAI) -> None:

@@ -43,7 +43,7 @@ FROM vectorforge.conversation_messages
 WHERE tenant_id = %s AND conversation_id = %s ORDER BY position DESC LIMIT %s
 """
 _ANSWERS = """
-SELECT m.role, m.content, m.query_id, m.created_at, m.details::text AS details
+SELECT m.conversation_id, m.role, m.content, m.query_id, m.created_at, m.details::text AS details
 FROM unnest(%(ids)s::uuid[], %(query_ids)s::uuid[]) AS wanted (conversation_id, query_id)
 JOIN vectorforge.conversations AS c ON c.tenant_id = %(tenant_id)s AND c.id = wanted.conversation_id
     AND c.credential IS NOT DISTINCT FROM %(credential)s
@@ -289,12 +289,13 @@ class ConversationRepository:
 
     async def answers(
         self, exchanges: Sequence[tuple[UUID, UUID]], *, credential: str
-    ) -> dict[UUID, ConversationMessage]:
-        """Return the answers of exchanges (conversation, query) of one credential, by query."""
+    ) -> dict[tuple[UUID, UUID], ConversationMessage]:
+        """Return the answers of those exchanges (conversation, query) that are of one credential."""
         ids, query_ids = [id_ for id_, _ in exchanges], [query_id for _, query_id in exchanges]
         values = {"ids": ids, "query_ids": query_ids, "credential": _stored_name(credential)}
         return {
-            row["query_id"]: ConversationMessage(**row) for row in await self._db.fetch_all(_ANSWERS, values)
+            (row.pop("conversation_id"), row["query_id"]): ConversationMessage(**row)
+            for row in await self._db.fetch_all(_ANSWERS, values)
         }
 
     async def contexts(self, query_ids: Sequence[UUID]) -> dict[UUID, MessageContext]:

@@ -5,6 +5,7 @@ https://developers.openai.com/api/reference/resources/responses
 
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
@@ -73,7 +74,9 @@ class InputItem(ClientMessage):
     """A message, a tool call or its result, or another item of an earlier response."""
 
     type: str = Field(default="message", max_length=100)
-    id: str | None = Field(default=None, max_length=200, description="Of `item_reference`: the item's.")
+    id: str | None = Field(
+        default=None, max_length=200, description="Of `item_reference` and `function_call`: the item's."
+    )
     role: str = Field(default="", max_length=100, description="user, assistant, system or developer.")
     call_id: str = Field(default="", max_length=200, description="Of `function_call` and its output.")
     name: str | None = Field(default=None, max_length=64)
@@ -209,11 +212,11 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 
 async def resolve_references(
     tenant: TenantServices, items: Sequence[InputItem], credential: str
-) -> list[InputItem]:
-    """Return the items with each reference replaced by the item that it names.
+) -> tuple[list[InputItem], UUID | None]:
+    """Return the items without references, and the credential's own conversation of the calls at their end.
 
-    Vercel's AI SDK sends references for the items of earlier steps, unless ``store`` is false. Searches are
-    no part of a conversation, so a reference to one is not looked up.
+    Vercel's AI SDK sends references for the items of earlier steps, unless ``store`` is false; clients of
+    OpenAI's package send the items. A reference to a search, which no conversation has, is not looked up.
 
     Raises:
         InvalidInputError: There are too many, or an item is not stored with a response of this credential.
@@ -223,7 +226,9 @@ async def resolve_references(
     }
     if len(ids) > MAX_REFERENCES:
         raise InvalidInputError(f"`input` may have at most {MAX_REFERENCES} item references.", field="input")
-    wanted = {(UUID(id_[3]), UUID(id_[2])) for id_ in ids.values() if id_ and id_[3] and id_[1] != "fs"}
+    latest = (_ID.fullmatch(item.id or "") for item in takewhile(lambda i: i.role != "user", reversed(items)))
+    call = next((id_ for id_ in latest if id_ and id_[1] == "fc"), None)
+    wanted = {_exchange(id_) for id_ in (*ids.values(), call) if id_ and id_[3] and id_[1] != "fs"}
     answers = await tenant.conversations.answers(list(wanted), credential=credential) if wanted else {}
     resolved = list(items)
     for index, id_ in ids.items():
@@ -235,23 +240,18 @@ async def resolve_references(
                 field=f"input.{index}.id",
             )
         resolved[index] = item
-    return resolved
+    return resolved, UUID(call[3]) if call and call[3] and _exchange(call) in answers else None
 
 
-def conversation_of_calls(items: Sequence[InputItem]) -> UUID | None:
-    """Return the conversation of the calls that the input ends with, if references that resolve name them."""
-    for item in reversed(items):
-        id_ = _ID.fullmatch(item.id or "") if item.type == ITEM_REFERENCE else None
-        if item.role == "user" or (id_ and id_[1] == "fc"):
-            return UUID(id_[3]) if id_ else None
-    return None
+def _exchange(id_: re.Match[str]) -> tuple[UUID, UUID]:
+    return UUID(id_[3]), UUID(id_[2])
 
 
-def _item(id_: re.Match[str], answers: dict[UUID, ConversationMessage]) -> InputItem | None:
-    kind, query_id, _, place = id_.groups()
+def _item(id_: re.Match[str], answers: dict[tuple[UUID, UUID], ConversationMessage]) -> InputItem | None:
+    kind, _, conversation, place = id_.groups()
     if kind == "fs":
         return InputItem(type="file_search_call")
-    answer = answers.get(UUID(query_id))
+    answer = answers.get(_exchange(id_)) if conversation else None
     if answer is None:
         return None
     if kind == "msg":

@@ -27,7 +27,6 @@ from vectorforge.api.openai.responses.requests import (
     InputItem,
     ResponseRequest,
     ResponseTool,
-    conversation_of_calls,
     resolve_references,
 )
 from vectorforge.api.openai.responses.schemas import (
@@ -223,7 +222,8 @@ async def create_response(
     reject_unsupported(body)
     requested = RequestedModel.parse(body.model)
     credential = principal_of(request).credential
-    conversation = read_conversation(body, await resolve_references(tenant, body.input, credential))
+    items, called_in = await resolve_references(tenant, body.input, credential)
+    conversation = read_conversation(body, items)
     conversation_id = await find_stored_conversation(tenant, body, conversation)
     config = requested.preset.config(
         tenant.choose_variant(body.variant, conversation_id),
@@ -238,7 +238,7 @@ async def create_response(
         field = "tools" if config.search_tool is None else "retrieval"
         raise InvalidInputError("Tools need the conversation in `input`, not a stored one.", field=field)
     collection = await find_searched_collection(application, tenant, requested, body)
-    continued = conversation_id or (conversation_of_calls(body.input) if body.store else None)
+    continued = conversation_id or (called_in if body.store else None)
     async with conversation_for(tenant, body, continued, credential) as stored_in:
         wanted = ResponseFormat(
             question=conversation.question,
