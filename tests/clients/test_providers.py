@@ -51,7 +51,7 @@ async def test_error_before_the_stream_has_status_and_message(
 ) -> None:
     query_options = {**guides.options, "provider": provider, "stream": stream, "text": QUESTION}
     for wrong, status, sentence in (
-        ({"model": "vectorforge/nowhere"}, 404, "There is no such model"),
+        ({"model": "vectorforge/nowhere"}, 404, 'There is no collection "nowhere"'),
         ({"key": "wrong"}, 401, "The API key is not valid."),
     ):
         output = await run_node(SCRIPT, {**query_options, **wrong})

@@ -73,5 +73,5 @@ def test_invalid_cors_origin_raises_configuration_error(canary: str, monkeypatch
 
 
 def test_cors_error_names_entry_and_expected_format(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigurationError, match=r"entry 2 .*https://app\.example\.com"):
+    with pytest.raises(ConfigurationError, match=r"ORIGINS: entry 2 .*https://app\.example\.com"):
         read("https://a.example,https://b.example/", monkeypatch)

@@ -77,7 +77,9 @@ class VectorForgeConfig(BaseModel):
         try:
             return cls(**overrides)
         except ValidationError as exc:
-            places = "; ".join(f"{_place(e['loc'])}: {e['msg']}" for e in exc.errors())
+            places = "; ".join(
+                f"{_place(e['loc'])}: {e['msg'].removeprefix('Value error, ')}" for e in exc.errors()
+            )
             raise ConfigurationError(f"Check the VECTORFORGE_* settings: {places}") from exc
         except SettingsError as exc:  # pydantic-settings parses JSON before pydantic sees it
             field = re.search(r'field "(\w+)"', str(exc))

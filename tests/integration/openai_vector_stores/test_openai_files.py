@@ -181,6 +181,10 @@ async def test_attributes_are_replaced_and_filter_at_once(door: Door) -> None:
         with pytest.raises(openai.BadRequestError) as caught:
             await files.update(pump.id, vector_store_id=door.store, attributes=wrong)  # type: ignore[arg-type]
         assert str(caught.value.param).startswith("attributes")
+    for value in ("x" * 513, [1]):
+        with pytest.raises(openai.BadRequestError, match="at most 512 characters, a number") as caught:
+            await files.update(pump.id, vector_store_id=door.store, attributes={"a": value})  # type: ignore[dict-item]
+        assert caught.value.param == "attributes.a"
 
 
 async def test_file_of_other_tenant_is_inaccessible(app_url: str, make_tenant: Callable[[], str]) -> None:

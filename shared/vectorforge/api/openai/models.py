@@ -5,6 +5,7 @@ A model is a preset and, after a slash, a collection. https://platform.openai.co
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, Self, TypeAlias
 
 from fastapi import APIRouter
@@ -85,7 +86,8 @@ class ModelList(BaseModel):
 def answering_collection(application: Application, requested: RequestedModel) -> CollectionChoice:
     """Return the collection that the model answers from."""
     if requested.collection is not None:
-        return CollectionChoice((requested.collection,), AnsweringModelNotFoundError)
+        message = f'There is no collection "{requested.collection}"; GET /v1/models lists every model.'
+        return CollectionChoice((requested.collection,), partial(AnsweringModelNotFoundError, message))
     return requested_collection(
         application, None, preferred=DEFAULT_COLLECTION if requested.preset is DOCRAG else None
     )

@@ -43,8 +43,8 @@ def print_tuning(terminal: Terminal, tuning: "Tuning", collection: str, *, saved
     ]
     terminal.table(["Weight of vectors#", f"nDCG@{tuning.k}#", "", ""], rows)
     terminal.note(
-        f"{tuning.questions} questions on {collection}. Questions that did not choose the weight: "
-        f"{tuning.cross_validated:.4f}, with the current one {tuning.current_ndcg:.4f}."
+        f"{tuning.questions} questions on {collection}. nDCG@{tuning.k} of the best weight, cross-validated: "
+        f"{tuning.cross_validated:.4f}; of the current weight: {tuning.current_ndcg:.4f}."
     )
     if saved:
         terminal.note(f"Saved: {collection} has the weight {tuning.best:g}.")

@@ -6,7 +6,7 @@ Unknown fields of requests are ignored; unsupported options that would change th
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
 from vectorforge.api.openai.ids import FILE, FILE_BATCH, VECTOR_STORE, prefixed
 from vectorforge.api.openai.request_schemas import OpenAIBody
@@ -24,6 +24,15 @@ from vectorforge.api.openai.vector_stores.store_schemas import (
 from vectorforge.db.repositories.file_repo import StoredFile
 from vectorforge.db.repositories.job_types import IngestionJob
 
+_MAX_VALUE_CHARS = 512
+
+
+def _attribute(value: object) -> object:
+    """Check a value before the union does, which would report an error for each of its types."""
+    if not isinstance(value, str | bool | int | float) or len(str(value)) > _MAX_VALUE_CHARS:
+        raise ValueError(f"must be a string of at most {_MAX_VALUE_CHARS} characters, a number or a boolean")
+    return value
+
 
 def _without_clashes(attributes: dict[str, Any]) -> dict[str, Any]:
     metadata_of(attributes)
@@ -33,7 +42,10 @@ def _without_clashes(attributes: dict[str, Any]) -> dict[str, Any]:
 NewAttributes = Annotated[
     dict[
         Annotated[str, Field(min_length=1, max_length=64)],
-        bool | int | float | Annotated[str, Field(max_length=512)],
+        Annotated[
+            bool | int | float | Annotated[str, Field(max_length=_MAX_VALUE_CHARS)],
+            BeforeValidator(_attribute),
+        ],
     ],
     Field(max_length=16),
     AfterValidator(_without_clashes),
