@@ -41,8 +41,7 @@ class UploadKey:
         collection_name, _, path = rest.partition("/")
         collection_name = collection_name.strip()
         if not (collection_name and path):
-            wanted = "<tenant>/<collection>/<path>"
-            raise InvalidInputError(f"The key of an upload is {wanted}, not {key[:200]!r}.", field="key")
+            raise InvalidInputError("The key of an upload is <tenant>/<collection>/<path>.", field="key")
         if "\0" in key or any(unicodedata.category(c) == "Cs" for c in key):
             raise InvalidInputError("The key of an upload holds NUL or what is no text.", field="key")
         return cls(checked_tenant(tenant_id), collection_name, path)
