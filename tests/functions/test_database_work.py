@@ -138,6 +138,7 @@ async def test_build_by_another_process_is_shown_with_progress(
     assert hosts(account) == []
 
 
+@pytest.mark.slow
 async def test_long_migration_of_stack_continues_on_host(
     make_database: Callable[..., str], environment: Environment, account: ScriptedAws, stack: Stack
 ) -> None:

@@ -109,6 +109,7 @@ UNUSABLE: tuple[dict[str, object] | str, ...] = (
 )
 
 
+@pytest.mark.slow
 async def test_unusable_secret_rejects_its_keys(surroundings: QuerySurroundings, account: FaultyAws) -> None:
     async with FunctionProcess(function_of(surroundings, account)) as function:
         for content in (None, *UNUSABLE):  # at first there is no secret

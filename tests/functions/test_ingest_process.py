@@ -189,6 +189,7 @@ async def test_function_runs_under_both_runtimes(cloud: Cloud, command: tuple[st
 
 
 # faults.md rows 37, 45
+@pytest.mark.slow
 async def test_function_killed_in_every_document_stores_each_exactly_once(cloud: Cloud) -> None:
     texts = ["\n\n".join(f"Document {n} says {m} in a paragraph." for m in range(3)) for n in range(4)]
     job_id = await cloud.job(*texts)
@@ -223,6 +224,7 @@ async def test_function_killed_in_every_document_stores_each_exactly_once(cloud:
     }
 
 
+@pytest.mark.slow
 async def test_job_longer_than_function_timeout_completes(cloud: Cloud) -> None:
     job_id = await cloud.job(*(f"Text number {n}. {LONG}" for n in range(16)))
     cloud.surroundings.embeddings.replies = [Reply(delay_s=0.4)] * 16
@@ -240,6 +242,7 @@ async def test_job_longer_than_function_timeout_completes(cloud: Cloud) -> None:
     assert sum(text.startswith("Text number") for text in embedded) == 16  # each once
 
 
+@pytest.mark.slow
 async def test_job_with_more_than_twenty_hops_completes(cloud: Cloud) -> None:
     """Lambda treats more than 16 hops through a queue as an endless loop, unless the function allows it."""
     documents, earlier_hops = 24, 10

@@ -134,6 +134,7 @@ async def visitor(
         )
 
 
+@pytest.mark.slow
 async def test_two_hundred_invocations_in_one_process_leak_nothing(visitor: Visitor) -> None:
     async with asyncio.timeout(120):
         await visitor.ask(WARM_UP)

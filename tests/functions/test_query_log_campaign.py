@@ -1,8 +1,12 @@
 """A short kill campaign: every point, every way to stop a process. ``make campaign`` runs the long one."""
 
+import pytest
+
 from tests.campaigns.query_log.disturbance import Action, Point
 from tests.campaigns.query_log_campaign import run_campaign
 from vectorforge.local.postgres import EmbeddedPostgres
+
+pytestmark = pytest.mark.slow
 
 QUERIES = len(Point) * len(Action)
 

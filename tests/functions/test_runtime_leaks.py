@@ -3,6 +3,8 @@
 import asyncio
 import time
 
+import pytest
+
 from infra.emulator.lambda_service.function_process import FunctionProcess
 from tests.functions.runtime_driver import answer, function, http_event, json_body, prelude_and_body
 
@@ -30,6 +32,7 @@ async def settled(process: FunctionProcess, **wanted: int) -> dict[str, int]:
         await asyncio.sleep(0.2)
 
 
+@pytest.mark.slow
 async def test_two_hundred_invocations_leak_nothing() -> None:
     environment = {"PYTHONTRACEMALLOC": "1"}
     async with function("handler", environment=environment, timeout_s=60, init_timeout_s=60) as process:

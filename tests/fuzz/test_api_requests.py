@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.fuzz.api_requests import ApiFindings, fuzz_api
 from tests.fuzz.api_server import ApiServer
+
+pytestmark = pytest.mark.slow
 
 
 def explained(findings: ApiFindings, server_log: Path) -> str:

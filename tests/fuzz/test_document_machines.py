@@ -7,6 +7,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.fuzz.api_server import ApiServer
 from tests.fuzz.document_machines import MACHINES, machine_for
 
+pytestmark = pytest.mark.slow
+
 
 # security 8; the goal of atomic replacement
 @pytest.mark.parametrize("name", MACHINES)

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from tests.fuzz.parser_inputs import FOUND, inputs, spoiled
 from tests.fuzz.parsers import PARSERS
 
+pytestmark = pytest.mark.slow
+
 _SLOW = {"docx": 20, "pdf": 40, "html": 60, "mail": 60, "pptx": 40, "workbook": 60, "epub": 60}
 """Number of inputs of parsers that take milliseconds each."""
 

@@ -37,6 +37,8 @@ from vectorforge.db.schema.migrate import read_migrations
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.threads import LoopThread
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 FACT = "The teapot of Quibblestone sings every Tuesday at noon."
 QUESTION = "When does the teapot of Quibblestone sing?"

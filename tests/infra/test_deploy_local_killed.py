@@ -5,9 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
 
 from infra.emulator.deployment.background import BackgroundProcesses
 from tests.infra.local_deployment import command_line, environment, run
+
+pytestmark = pytest.mark.slow
 
 
 def test_destroy_after_a_killed_deploy_stops_its_processes(private_dir: Callable[[str], Path]) -> None:

@@ -61,10 +61,12 @@ def sam(uv: str, tmp_path: Path) -> Callable[..., str]:
     return run
 
 
+@pytest.mark.slow
 def test_local_template_passes_sam_and_cfn_lint(sam: Callable[..., str]) -> None:
     assert "is a valid SAM Template" in sam("validate", "--lint")
 
 
+@pytest.mark.slow
 def test_sam_builds_a_function_without_docker(sam: Callable[..., str], tmp_path: Path) -> None:
     sam("build", "MigrateFunction", "--build-dir", str(tmp_path / "build"))
     built = tmp_path / "build" / "MigrateFunction"

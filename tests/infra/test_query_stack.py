@@ -106,6 +106,7 @@ def test_gateway_key_secret_maps_keys_to_tenants(template: StackTemplate, stage:
     assert [text(role) for policy in granted for role in policy["Roles"]] == [ROLE]
 
 
+@pytest.mark.slow
 def test_maximum_tenants_fit_in_function_environment() -> None:
     """Lambda's limit is 4 KB: https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html."""
     from aws_cdk import App
@@ -219,6 +220,7 @@ def synthesized(folder: Path, **context: object) -> subprocess.CompletedProcess[
     )
 
 
+@pytest.mark.slow
 def test_disabled_canary_moves_alias_immediately(tmp_path: Path) -> None:
     """CodeDeploy rejects every version while an alarm of the canary fires, even a fix."""
     done = synthesized(tmp_path, stage="prod", canary="off")
@@ -280,6 +282,7 @@ def test_data_stack_imports_nothing_from_functions(assembly: Path, stage: StageS
     assert "Fn::ImportValue" not in data
 
 
+@pytest.mark.slow
 def test_templates_pass_cfn_lint(assembly: Path) -> None:
     linter = Path(sys.executable).parent / "cfn-lint"
     templates = sorted(assembly.glob("*.template.json"))

@@ -77,6 +77,7 @@ asyncio.run(AnthropicProvider("", vertex=VertexAI("example", "global")).preload(
 """
 
 
+@pytest.mark.slow
 def test_bundle_with_every_sdk_imports_them_within_budget(
     tmp_path: Path, bare_python: tuple[str, ...], bare_environment: Environment
 ) -> None:

@@ -25,6 +25,8 @@ from tests.campaigns.message_campaign import deliver
 from tests.campaigns.stream_campaign import MODES, cut_streams
 from tests.campaigns.tenancy_campaign import interleave
 
+pytestmark = pytest.mark.slow
+
 
 class EndedIndexBuild(KilledIndexBuild):
     """On the server that other tests use as well: ends one process instead of all of them."""

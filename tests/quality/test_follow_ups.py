@@ -25,6 +25,8 @@ from vectorforge.pipeline.presets import VECTORFORGE
 from vectorforge.pipeline.rag import QueryService
 from vectorforge.pipeline.types import HistoryMessage, QueryConfig
 
+pytestmark = pytest.mark.slow
+
 K = 5
 LEAST_OF_STANDALONE = 0.85
 """The goal is 0.9; measured on 2026-11-28: 0.88 of the turns chosen on, 0.93 of those held out."""

@@ -8,6 +8,8 @@ import pytest
 from tests.quality.format_figures import Figures, answer_facts, documents, figures_of, report
 from vectorforge.local.postgres import EmbeddedPostgres
 
+pytestmark = pytest.mark.slow
+
 # Below the figures of 2026-11-27 in docs/results/formats.md
 SIMILARITY = 0.97
 CELLS = 0.9

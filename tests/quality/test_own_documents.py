@@ -28,6 +28,8 @@ from vectorforge.pipeline.presets import DOCRAG, VECTORFORGE, Preset
 from vectorforge.pipeline.types import QueryResult
 from vectorforge.types import Collection, SearchMode
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 K = 5
 

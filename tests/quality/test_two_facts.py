@@ -24,6 +24,8 @@ from vectorforge.pipeline.presets import VECTORFORGE
 from vectorforge.pipeline.step_types import Effort
 from vectorforge.pipeline.types import QueryResult
 
+pytestmark = pytest.mark.slow
+
 SIZES = (5, 10)
 EFFORTS: Sequence[Effort] = ("minimal", "low", "auto")
 LEAST_WITH_LOW = {5: 0.85, 10: 0.9}

@@ -11,6 +11,8 @@ import pytest
 from tests.quality.verdict_cases import CHANGES, Case, paraphrase_cases
 from tests.quality.verdict_figures import own_cases, precision_and_recall
 
+pytestmark = pytest.mark.slow
+
 PRECISION = 0.95
 RECALL = 0.85
 MOST_PARAPHRASES_REJECTED = 0.05

@@ -21,6 +21,8 @@ from tests.support.rag.chunks import make_chunk
 from tests.unit.linear_readers import STREAMED, WHOLE, Read
 from vectorforge.pipeline.citations import claims
 
+pytestmark = pytest.mark.slow
+
 LONGEST = 8_192
 """Length in characters."""
 SHORTEST = 1_024

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -51,9 +52,20 @@ def test_mypy_reads_every_imported_module_of_the_cdk() -> None:
 
 
 def test_only_the_ci_script_reruns_failed_tests() -> None:
-    (rerun,) = re.findall(r"^exec make test (\S+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
-    assert "--reruns" not in commands_of("test")[-1]
-    assert "--reruns=1" in commands_of("test", rerun)[-1]
+    script = (ROOT / ".ci" / "run").read_text()
+    (rerun,) = re.findall(r'^exec make "\$\{1:-test\}" (\S+)$', script, re.MULTILINE)
+    for target in ("test", "slow-tests"):
+        assert "--reruns" not in commands_of(target)[-1]
+        assert "--reruns=1" in commands_of(target, rerun)[-1]
+
+
+def test_every_test_has_a_target_and_a_job() -> None:
+    options = [shlex.split(commands_of(target)[-1]) for target in ("test", "slow-tests")]
+    assert [given[given.index("-m") + 1] for given in options] == ["not slow", "slow"]
+    assert len({tuple(word for word in given if "slow" not in word) for given in options}) == 1
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    assert "target: [test, slow-tests]" in workflow
+    assert ".ci/run ${{ matrix.target }}" in workflow
 
 
 # Only the locked packages of the service, whichever command is first

@@ -3,6 +3,8 @@
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -131,24 +133,32 @@ def test_start_below_a_closed_directory_is_rejected(place: Path) -> None:
     assert home.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.fixture
+def on_disk() -> Iterator[Path]:
+    """Create a directory as ``place``, but on the file system of the programs."""
+    with tempfile.TemporaryDirectory(prefix="vf-own-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
 @ONLY_ROOT
-def test_programs_below_a_closed_directory_are_linked_next_to_the_data(place: Path) -> None:
+def test_programs_below_a_closed_directory_are_linked_next_to_the_data(on_disk: Path) -> None:
     """As for a virtual environment below root's home."""
-    home = place / "home"
+    home = on_disk / "home"
     home.mkdir(mode=0o700)
     package = binaries(18).parents[1]
     for name in (package.name, f"{package.name}.libs"):
         shutil.copytree(package.with_name(name), home / name, copy_function=os.link)
-    account = account_for(place / "data")
+    account = account_for(on_disk / "data")
     for _ in range(2):
-        bin_dir = passable(home / package.name / "pginstall18" / "bin", account, place)
+        bin_dir = passable(home / package.name / "pginstall18" / "bin", account, on_disk)
         assert not bin_dir.is_relative_to(home)
         done = subprocess.run(
             [bin_dir / "initdb", "--version"], **account.run_as(), capture_output=True, check=True
         )
         assert b"PostgreSQL" in done.stdout
     assert home.stat().st_mode & 0o777 == 0o700
-    assert len(list(place.iterdir())) == 2, "one copy"
+    assert len(list(on_disk.iterdir())) == 2, "one copy"
 
 
 @ONLY_ROOT
