@@ -10,9 +10,10 @@ import json
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from operator import mul
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from vectorforge.deadline import Deadline
 from vectorforge.errors import (
@@ -24,10 +25,9 @@ from vectorforge.errors import (
 )
 from vectorforge.retriever.base import BaseRetriever, RetrievalRequest, RetrievedChunks
 from vectorforge.types import RetrievedChunk, Vector
-from vectorforge.vendors.credentials import Credentials
-
-if TYPE_CHECKING:
-    import httpx2
+from vectorforge.vendors.credentials import Credentials, FixedCredentials
+from vectorforge.vendors.http import VendorClient
+from vectorforge.vendors.response import VendorConnectionError, VendorStatusError, VendorTimeoutError
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,6 @@ RerankFormat: TypeAlias = Literal["cohere", "tei"]
 
 _MOST_TEXTS: Mapping[RerankFormat, int] = {"cohere": 1_000, "tei": 32}
 """Texts of one request. https://docs.cohere.com/reference/rerank; TEI: ``--max-client-batch-size``."""
-_REFUSED = frozenset({401, 403})
 
 
 class Reranker(Protocol):
@@ -75,8 +74,7 @@ class HttpReranker:
         self._url = url
         self._shape: RerankFormat = shape
         self._model = model
-        self._api_key = api_key
-        self._client: httpx2.AsyncClient | None = None
+        self._client = VendorClient(api_key or FixedCredentials(""))
 
     async def scores(self, query: str, texts: Sequence[str], timeout_s: float) -> list[float]:
         """See ``Reranker.scores``; all batches are sent concurrently."""
@@ -88,39 +86,19 @@ class HttpReranker:
 
     async def aclose(self) -> None:
         """Close connections; safe to call twice."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        await self._client.aclose()
 
     async def _batch(self, query: str, texts: Sequence[str]) -> list[float]:
-        response = await self._post(query, texts)
-        if response.status_code != 200:
-            raise RerankError(f"The reranker answered with status {response.status_code}.")
+        # "from None": the vendor's error may contain the key, or a URL with one
         try:
-            return read_scores(response.content, len(texts))
+            async with aclosing(await self._client.post(self._url, self._body(query, texts))) as response:
+                return read_scores(await response.read(), len(texts))
+        except VendorStatusError as exc:
+            raise RerankError(f"The reranker answered with status {exc.status}.") from None
+        except (VendorConnectionError, VendorTimeoutError, ConnectionError) as exc:
+            raise RerankError(f"The reranker is unreachable: {type(exc).__name__}.") from None
         except ValueError:
             raise RerankError("The reranker's answer is not in the expected form.") from None
-
-    async def _post(self, query: str, texts: Sequence[str]) -> "httpx2.Response":
-        import httpx2
-
-        if self._client is None:
-            self._client = httpx2.AsyncClient(timeout=None)
-        body = self._body(query, texts)
-        key = None if self._api_key is None else await self._api_key.current()
-        for _ in range(2):
-            headers = {} if key is None else {"Authorization": f"Bearer {key.get_secret_value()}"}
-            try:
-                response = await self._client.post(self._url, json=body, headers=headers)
-            except httpx2.HTTPError as exc:
-                # "from None": the vendor's error may contain a URL with a key
-                raise RerankError(f"The reranker is unreachable: {type(exc).__name__}.") from None
-            if response.status_code not in _REFUSED or self._api_key is None or key is None:
-                return response
-            refused, key = key, await self._api_key.refresh(key)
-            if key.get_secret_value() == refused.get_secret_value():
-                return response
-        return response
 
     def _body(self, query: str, texts: Sequence[str]) -> dict[str, Any]:
         if self._shape == "tei":

@@ -160,7 +160,8 @@ class VendorClient(VendorTransport):
     ) -> VendorResponse:
         sent = None if body is None else orjson.dumps(body)
         session = (await _imported()).session_for(self)
-        headers = {**self._headers, "Authorization": f"Bearer {key.get_secret_value()}"}
+        secret = key.get_secret_value()
+        headers = {**self._headers, "Authorization": f"Bearer {secret}"} if secret else self._headers
         response: VendorResponse = await session.send(method, url, sent, headers, connect_timeout_s)
         return response
 
