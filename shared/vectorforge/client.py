@@ -45,7 +45,7 @@ class RAGService:
         config = application.config
         self.tenant_id = tenant_id or config.server.local_tenant
         self._tenant = application.for_tenant(self.tenant_id)
-        self._name = collection or config.query.default_collection
+        self._name = config.query.default_collection if collection is None else collection
         self._thread = LoopThread(open_migrated(application, migrator_url), name="RAGService")
         self.storage = CollectionStorage(self._thread, self._tenant, self._name)
         self.embedder = CollectionEmbedder(self._thread, self._tenant, self._name)

@@ -80,7 +80,10 @@ async def test_models_lists_models_of_the_provider(run: Run) -> None:
         found = await run("models", "openai", VECTORFORGE_DEFAULT_LLM_MODEL="gone", **openai(one))
         assert "default model gone is not in this list" in found.stderr
         found = await run("models", "nobody", code=2, **openai(one))
-        assert "Registered: openai." in found.stderr
+        assert 'Unknown LLM provider "nobody"; registered: openai.\n' in found.stderr
+        for command in ("models", "check"):
+            found = await run(command, "cohere", code=2, **openai(one))
+            assert "Set VECTORFORGE_COHERE_API_KEY to register cohere." in found.stderr
 
 
 #

@@ -171,9 +171,8 @@ def check_provider(
     Raises:
         InvalidInputError: It is not; the message lists the configured ones.
     """
-    if name is not None and name not in (available := registry.list_providers()):
-        names = ", ".join(available) or "none"
-        raise InvalidInputError(f"Unknown provider; configured: {names}.", field=field)
+    if name is not None and name not in registry.list_providers():
+        raise InvalidInputError(registry.unknown(name), field=field)
 
 
 def check_at_most(field: str, value: int, limit: int) -> None:

@@ -269,7 +269,7 @@ async def query_profile(
     tenant: Tenant,
 ) -> Response | CollectionQueryResponse | DryRunResponse:
     """Answer a query from a profile, with sources and citations."""
-    config = body.config_for(profile_id, tenant.choose_variant(body.variant))
+    config = body.config_for(profile_id, tenant.choose_variant(body.variant, body.conversation_id))
     check_config(application, config, {})
     query = SurfaceQuery(request, body.query, tenant.profiles.choice, config)
     if body.dry_run:

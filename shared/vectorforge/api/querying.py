@@ -5,7 +5,6 @@ import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from fastapi import Request, Response
@@ -92,7 +91,7 @@ async def find_collection(
         try:
             return await tenant.find_collection(last)
         except NotFoundError as exc:
-            raise choice.missing() if choice.missing else exc from None
+            raise choice.not_found(exc) from None
 
 
 def requested_collection(
@@ -103,12 +102,11 @@ def requested_collection(
         return CollectionChoice((name,))
     default = application.config.query.default_collection
     names = (default,) if preferred is None else (preferred, default)
-    missing = partial(
-        NotFoundError,
+    missing = NotFoundError(
         f"The default collection {default!r} does not exist yet. Create it with POST /v1/collections and "
         "add documents with POST /v1/collections/{id}/documents, or run `vectorforge ingest <files>`.",
     )
-    return CollectionChoice(names, missing)
+    return CollectionChoice(names, lambda _: missing)
 
 
 @asynccontextmanager

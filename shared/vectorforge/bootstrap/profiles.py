@@ -1,7 +1,6 @@
 """Profiles of one tenant: the collection that holds them, and both pipelines over it."""
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 from vectorforge.bootstrap.tenant_parts import CollectionCatalogue
 from vectorforge.config import VectorForgeConfig
@@ -54,7 +53,7 @@ class ProfileServices:
     @property
     def choice(self) -> CollectionChoice:
         """``collection`` as the choice of a query, with the same errors."""
-        return CollectionChoice((self._name,), partial(NotFoundError, _NO_PROFILES), self._checked)
+        return CollectionChoice((self._name,), lambda _: NotFoundError(_NO_PROFILES), self._checked)
 
     def _checked(self, collection: Collection) -> Collection:
         if not collection.by_profile:

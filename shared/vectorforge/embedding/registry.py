@@ -14,7 +14,7 @@ from vectorforge.errors import ConfigurationError, NotConfiguredError
 from vectorforge.health import HealthChecker
 from vectorforge.telemetry import MetricsCollector
 from vectorforge.types import Collection, Vector
-from vectorforge.vendors.accounts import ProviderSpec, openai_credentials
+from vectorforge.vendors.accounts import ProviderSpec, openai_credentials, unknown_provider
 from vectorforge.vendors.credentials import Credentials, CredentialStore, FixedCredentials, find_credentials
 from vectorforge.vendors.resilience import RetryBudget
 
@@ -85,11 +85,12 @@ class EmbeddingProviderRegistry:
             raise NotConfiguredError(f"No embedding provider is configured. {_HOW_TO_CONFIGURE}")
         name = name or self._default or ""
         if name not in self._providers:
-            available = ", ".join(self._providers)
-            raise ConfigurationError(
-                f'There is no embedding provider named "{name[:100]}"; there are: {available}.'
-            )
+            raise ConfigurationError(self.unknown(name))
         return self._providers[name]
+
+    def unknown(self, name: str) -> str:
+        """Return the error text for a provider that is not registered."""
+        return unknown_provider("embedding", name, self.list_providers(), EMBEDDING_SPECS)
 
     def get_default(self) -> EmbeddingProvider:
         """Return the default provider.

@@ -125,10 +125,7 @@ async def chosen_model(
         EmbeddingError: The dimension had to be measured, and that failed.
     """
     if provider_name is not None and provider_name not in registry.list_providers():
-        raise InvalidInputError(
-            f"embedding_provider must be one of: {', '.join(registry.list_providers())}.",
-            field="embedding_provider",
-        )
+        raise InvalidInputError(registry.unknown(provider_name), field="embedding_provider")
     provider = registry.get(provider_name)
     model = model or provider.default_model
     dimension = provider.dimension(model)

@@ -10,7 +10,12 @@ from vectorforge.health import HealthChecker
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.types import ProviderCapability, ProviderInfo
 from vectorforge.telemetry import MetricsCollector
-from vectorforge.vendors.accounts import ProviderSpec, anthropic_credentials, openai_credentials
+from vectorforge.vendors.accounts import (
+    ProviderSpec,
+    anthropic_credentials,
+    openai_credentials,
+    unknown_provider,
+)
 from vectorforge.vendors.credentials import CredentialStore
 from vectorforge.vendors.resilience import CircuitBreakers, RetryBudget
 
@@ -80,15 +85,16 @@ class LLMProviderRegistry:
         """Return the provider of this name.
 
         Raises:
-            InvalidInputError: Unknown name; names the field ``llm_provider`` and the available providers.
+            InvalidInputError: Unknown name; names the field ``llm_provider`` and the registered providers.
         """
         try:
             return self._providers[name]
         except KeyError:
-            available = ", ".join(self._providers) or "none"
-            raise InvalidInputError(
-                f"llm_provider {name[:100]!r} is not available. Available: {available}.", field="llm_provider"
-            ) from None
+            raise InvalidInputError(self.unknown(name), field="llm_provider") from None
+
+    def unknown(self, name: str) -> str:
+        """Return the error text for a provider that is not registered."""
+        return unknown_provider("LLM", name, self._providers, self._specs)
 
     def get_default(self) -> BaseLLMProvider:
         """Return the default provider, or the first registered one if none is set.

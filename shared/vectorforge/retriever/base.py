@@ -92,12 +92,16 @@ class CollectionChoice:
 
     names: tuple[str, ...]
     """Names or ids; the first that exists is used, and an id wins over a name."""
-    missing: Callable[[], NotFoundError] | None = None
-    """Makes the error if none exists; None for that of the last name."""
+    missing: Callable[[NotFoundError], NotFoundError] | None = None
+    """Makes the error if none exists, from the last name's; None: the same."""
     check: Callable[[Collection], object] | None = None
     """Raises an error if the collection does not suit the query."""
     known_id: UUID | None = None
     """Id of a collection that the caller has read before: a query continues if it cannot be read again."""
+
+    def not_found(self, error: NotFoundError) -> NotFoundError:
+        """Return the error of the choice, from the last name's."""
+        return error if self.missing is None else self.missing(error)
 
     @classmethod
     def of(cls, collection: "QueriedCollection") -> "CollectionChoice":

@@ -248,11 +248,9 @@ class HybridRetriever(BaseRetriever):
     async def _embed_query(
         self, request: RetrievalRequest, collection: Collection, deadline: Deadline | None
     ) -> Vector:
-        available, named = self._embedding_registry.list_providers(), request.embedding_provider
-        if named is not None and named not in available:
-            raise InvalidInputError(
-                f"embedding_provider must be one of: {', '.join(available)}.", field="embedding_provider"
-            )
+        registry, named = self._embedding_registry, request.embedding_provider
+        if named is not None and named not in registry.list_providers():
+            raise InvalidInputError(registry.unknown(named), field="embedding_provider")
         config = collection.embedding_config
         provider_name = named or config["default_provider"]
         # Another provider does not know the collection's model by name; it uses its own.

@@ -1,7 +1,7 @@
 """Vendor accounts: entries of the provider tables, credentials, addresses, and connections to them."""
 
 import importlib
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
@@ -77,6 +77,15 @@ class ProviderSpec(Generic[Settings]):
         module_name, class_name = self.factory.split(":")
         provider_class = getattr(importlib.import_module(module_name), class_name)
         return provider_class.from_settings(settings, credentials, **options)
+
+
+def unknown_provider(
+    kind: str, name: str, registered: Iterable[str], specs: Iterable[ProviderSpec[Any]]
+) -> str:
+    """Return the error text for a provider that is not registered, with the setting of a known one."""
+    known = (f" Set {spec.variable} to register {name}." for spec in specs if spec.name == name)
+    there = ", ".join(registered) or "none"
+    return f'Unknown {kind} provider "{name[:100]}"; registered: {there}.{next(known, "")}'
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ async def test_error_before_the_stream_raises_sdk_exception_class(
         with pytest.raises(openai.NotFoundError) as unknown:
             await client.chat.completions.create(model="vectorforge/none", messages=ASKED, stream=stream)
         assert (unknown.value.code, unknown.value.param) == ("model_not_found", "model")
-        assert 'There is no collection "none"' in str(unknown.value)
+        assert 'There is no collection "none". GET /v1/models lists every model.' in str(unknown.value)
         with pytest.raises(openai.BadRequestError) as refused:
             await client.chat.completions.create(model=MODEL, messages=ASKED, n=2, stream=stream)
         assert (refused.value.code, refused.value.param) == ("invalid_input", "n")

@@ -161,8 +161,7 @@ async def list_models(
     """List the models that a vendor offers to the configured key; calls the vendor once per request."""
     registry = application.llm_registry
     if name not in registry.list_providers():
-        there = ", ".join(registry.list_providers()) or "none"
-        raise NotFoundError(f"Unknown LLM provider; configured: {there}.")
+        raise NotFoundError(registry.unknown(name))
     provider = registry.get(name)
     models = await provider.list_models()
     return ModelsResponse(

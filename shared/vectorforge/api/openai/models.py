@@ -5,7 +5,6 @@ A model is a preset and, after a slash, a collection. https://platform.openai.co
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal, Self, TypeAlias
 
 from fastapi import APIRouter
@@ -20,7 +19,7 @@ from vectorforge.api.openai.request_schemas import MAX_TEXT_CHARS, ClientMessage
 from vectorforge.api.querying import find_collection, requested_collection
 from vectorforge.api.schemas import MAX_NAME_CHARS
 from vectorforge.bootstrap import Application
-from vectorforge.errors import AnsweringModelNotFoundError, InvalidInputError
+from vectorforge.errors import AnsweringModelNotFoundError, InvalidInputError, NotFoundError
 from vectorforge.llm.tools import ToolCall
 from vectorforge.pipeline.presets import DEFAULT_COLLECTION, DOCRAG, RAG_QUERY, VECTORFORGE, Preset
 from vectorforge.pipeline.types import Citation, HistoryMessage, SourceCitation
@@ -83,11 +82,14 @@ class ModelList(BaseModel):
     data: list[ModelBody]
 
 
+def _model_not_found(error: NotFoundError) -> AnsweringModelNotFoundError:
+    return AnsweringModelNotFoundError(f"{error} GET /v1/models lists every model.")
+
+
 def answering_collection(application: Application, requested: RequestedModel) -> CollectionChoice:
     """Return the collection that the model answers from."""
     if requested.collection is not None:
-        message = f'There is no collection "{requested.collection}"; GET /v1/models lists every model.'
-        return CollectionChoice((requested.collection,), partial(AnsweringModelNotFoundError, message))
+        return CollectionChoice((requested.collection,), _model_not_found)
     return requested_collection(
         application, None, preferred=DEFAULT_COLLECTION if requested.preset is DOCRAG else None
     )

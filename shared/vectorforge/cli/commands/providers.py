@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -18,6 +18,7 @@ from vectorforge.errors import InvalidInputError, VectorForgeError
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import PROVIDER_SPECS, LLMProviderRegistry
+from vectorforge.vendors.accounts import ProviderSpec, unknown_provider
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,6 +28,7 @@ app = typer.Typer(
 T = TypeVar("T")
 
 _CHECK_TIMEOUT_S = 20.0
+_SPECS: tuple[ProviderSpec[Any], ...] = (*PROVIDER_SPECS, *EMBEDDING_SPECS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,8 @@ def models(
     """
 
     async def work(providers: Providers) -> tuple[str, list[str]]:
-        if name not in (writers := providers.llm.list_providers()):
-            raise _unknown(name, writers)
+        if name not in providers.llm.list_providers():
+            raise InvalidInputError(providers.llm.unknown(name), field="NAME")
         provider = providers.llm.get(name)
         return provider.default_model, await provider.list_models()
 
@@ -119,7 +121,10 @@ def check(
         llm, embedding = providers.llm, providers.embedding
         writers, embedders = llm.list_providers(), embedding.list_providers()
         if name is not None and name not in (*writers, *embedders):
-            raise _unknown(name, [*writers, *embedders])
+            registered = dict.fromkeys([*writers, *embedders])
+            raise InvalidInputError(
+                unknown_provider("LLM or embedding", name, registered, _SPECS), field="NAME"
+            )
         return await asyncio.gather(
             *(_checked(llm.get(one)) for one in writers if name in (None, one)),
             *(_checked_embedder(embedding.get(one)) for one in embedders if name in (None, one)),
@@ -156,11 +161,6 @@ async def _checked_embedder(provider: EmbeddingProvider) -> Checked:
     except VectorForgeError as exc:
         return Checked("embeddings", provider.name, False, exc.message)
     return Checked("embeddings", provider.name, True, f"{provider.default_model}, {len(vector)} dimensions")
-
-
-def _unknown(name: str, names: list[str]) -> InvalidInputError:
-    there = ", ".join(dict.fromkeys(names)) or "none"
-    return InvalidInputError(f"There is no provider {name[:100]!r}. Registered: {there}.", field="NAME")
 
 
 def _run(work: Callable[[Providers], Awaitable[T]]) -> T:

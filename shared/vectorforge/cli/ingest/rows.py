@@ -96,12 +96,12 @@ class RowsSummary(IngestSummary):
     def notes(self) -> Iterator[str]:
         """Yield the counts that the table of documents does not show."""
         for count, text in (
-            (self.skipped, "unchanged rows were not read"),
-            (self.without_text, "rows have no text"),
-            (self.deleted, "documents of removed rows were deleted"),
+            (self.skipped, "Unchanged rows, not read"),
+            (self.without_text, "Rows without text"),
+            (self.deleted, "Deleted documents of removed rows"),
         ):
             if count:
-                yield f"{count:,} {text}."
+                yield f"{text}: {count:,}."
         yield from IngestSummary.notes(self)
 
     def as_json(self) -> dict[str, Any]:

@@ -105,9 +105,10 @@ class QueryLookupService:
             found = await self._find(run, name, text)
             if found is not None:
                 return found
-        if run.choice.missing is not None:
-            raise run.choice.missing()
-        return QueryLookup(await self.find_collection(run.choice.names[-1]))  # raises the error of this name
+        try:
+            return QueryLookup(await self.find_collection(run.choice.names[-1]))
+        except NotFoundError as exc:
+            raise run.choice.not_found(exc) from None
 
     async def _find(self, run: QueryRun, name: str, text: str | None) -> QueryLookup | None:
         digest = run.cache.digest

@@ -77,7 +77,9 @@ def unavailable(error: VectorForgeError) -> VectorForgeError:
     """Return the error to raise if no step works: this one if it has a status of its own."""
     if isinstance(error, _OWN_STATUS):
         return error
-    return AnswerUnavailableError(f"{error.message} Try again later.", retry_after_s=error.retry_after_s)
+    return AnswerUnavailableError(
+        f"{error.message.rstrip('.')}. Try again later.", retry_after_s=error.retry_after_s
+    )
 
 
 async def quote_passages(
