@@ -70,6 +70,27 @@ class TestWorkbooks:
         assert "Day: 2026-03-02; Amount: 12.5; Paid: true" in document.text
         assert "Amount: 3" in document.text
 
+    def test_formulas_without_stored_values_are_counted(self) -> None:
+        import openpyxl
+
+        book, out = openpyxl.Workbook(), io.BytesIO()
+        for row in (["Name", "Visits"], ["Ann", 3], ["Sum", "=SUM(B2:B2)"], ["Mean", "=AVERAGE(B2:B2)"]):
+            book.active.append(row)
+        book.save(out)
+        document = one(out.getvalue(), "a.xlsx")
+        assert "Name: Ann; Visits: 3" in document.text
+        assert document.warnings == (
+            "Formulas without a stored value were left out: 2. Save the workbook in a spreadsheet program.",
+        )
+        stored = out.getvalue()
+        with zipfile.ZipFile(io.BytesIO(stored)) as archive:
+            parts = {name: archive.read(name) for name in archive.namelist()}
+        [sheet] = [name for name in parts if name.startswith("xl/worksheets/")]
+        parts[sheet] = parts[sheet].replace(b"<v></v>", b"<v>3</v>").replace(b"<v />", b"<v>3</v>")
+        document = one(zipped(parts), "a.xlsx")
+        assert "Name: Mean; Visits: 3" in document.text
+        assert document.warnings == ()
+
     def test_table_without_header_uses_the_header_above(self) -> None:
         import openpyxl
 

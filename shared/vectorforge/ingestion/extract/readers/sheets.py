@@ -2,16 +2,21 @@
 
 import datetime
 import io
+import re
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.blocks import Block, BlockKind, Reading, Row, heading, paragraph
-from vectorforge.ingestion.extract.decode import open_archive
+from vectorforge.ingestion.extract.decode import open_archive, read_member
 from vectorforge.ingestion.types import MAX_SOURCE_CHARS
 
 _ZIP: Final = b"PK\x03\x04"
 _MAX_NAME_CHARS: Final = MAX_SOURCE_CHARS // 10
+_SHEET: Final = re.compile(r"xl/worksheets/[^/]+\.xml$")
+_UNSTORED: Final = re.compile(rb"<c\b[^<>]*>\s*<f\b[^<>]*>(?:[^<]*</f>)?\s*(?:<v\s*/>|<v></v>)?\s*</c>")
+"""Cells whose formula has no value, as of programs that write workbooks without calculating them."""
 
 
 def read_workbook(content: bytes) -> Reading:
@@ -27,8 +32,10 @@ def read_workbook(content: bytes) -> Reading:
     """
     from python_calamine import CalamineError, CalamineWorkbook, PasswordError, SheetVisibleEnum
 
+    missing = 0
     if content.startswith(_ZIP):
-        open_archive(content).close()
+        with open_archive(content) as archive:
+            missing = sum(len(_UNSTORED.findall(text)) for text in _sheets(archive))
     try:
         workbook = CalamineWorkbook.from_filelike(io.BytesIO(content))
         hidden = [one.name for one in workbook.sheets_metadata if one.visible != SheetVisibleEnum.Visible]
@@ -43,7 +50,16 @@ def read_workbook(content: bytes) -> Reading:
     except CalamineError as exc:
         raise ExtractionError("The workbook is damaged and cannot be read.") from exc
     warnings = [f"Hidden sheets were left out: {len(hidden)}."] if hidden else []
+    if missing:
+        warnings.append(
+            f"Formulas without a stored value were left out: {missing:,}. "
+            "Save the workbook in a spreadsheet program."
+        )
     return Reading(blocks, warnings=warnings)
+
+
+def _sheets(archive: zipfile.ZipFile) -> Iterator[bytes]:
+    return (read_member(archive, name) for name in archive.namelist() if _SHEET.match(name))
 
 
 def _sheet(name: str, sheet: Any) -> Iterator[Block]:
