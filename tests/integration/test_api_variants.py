@@ -172,3 +172,22 @@ async def test_variant_split_assigns_one_variant_per_tenant_unless_requested(
                 assert named.json()["variant"] == "precise"
     assert all(len(variants) == 1 for variants in chosen.values()), chosen
     assert set().union(*chosen.values()) == set(split)  # fails once in 2,048 runs of fresh tenants
+
+
+async def test_split_by_conversation_is_the_same_on_every_route(
+    postgres_server: EmbeddedPostgres, tenant: str, openai: FakeOpenAI
+) -> None:
+    split = {"terse": 1, "comprehensive": 1}
+    config = settings(postgres_server, [tenant], variant_split=split, variant_split_by="conversation")
+    seen: set[str] = set()
+    async with live_api(config, provider(openai)) as running, running.client(tenant) as client:
+        collection_id = await new_collection(client)
+        (await client.put("/v1/profiles/1", json={"profile_summary": "Bakes."})).raise_for_status()
+        for _ in range(12):
+            conversation = (await client.post("/v1/conversations", json={})).json()["id"]
+            body = {"query": "What?", "conversation_id": conversation}
+            routes = (RAG, f"/v1/collections/{collection_id}/query", "/v1/profiles/1/query")
+            chosen = {(await client.post(route, json=body)).json()["variant"] for route in routes}
+            assert len(chosen) == 1
+            seen |= chosen
+    assert seen == set(split)  # fails once in 2,048 runs
