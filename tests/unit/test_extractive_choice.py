@@ -1,0 +1,212 @@
+"""Which sentences, list items and rows the extractive provider quotes."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.support.vendors.hashing_embedder import HashingEmbedder
+from tests.unit.extractive_answers import BILLING, DANUBE, RHINE, answer, quotations
+from vectorforge.errors import EmbeddingError
+from vectorforge.llm.providers.extractive import NO_ANSWER, ExtractiveProvider
+from vectorforge.llm.types import GroundingSource
+
+THREE_LAYERS = "Three layers isolate tenants:\n\n1. Code.\n2. Statements.\n3. The database.\n"
+
+
+async def test_further_lead_in_is_quoted_with_its_list() -> None:
+    others = "How tenants are isolated is described in layers."
+    text = await answer("How are tenants isolated in layers?", others, THREE_LAYERS)
+    lead = "Three layers isolate tenants: [Source 2]"
+    layers = "1. Code. [Source 2]\n2. Statements. [Source 2]\n3. The database. [Source 2]"
+    assert text == f"{others} [Source 1] {lead}\n{layers}"
+
+
+async def test_further_lead_in_without_its_list_is_not_quoted() -> None:
+    others = "How tenants are isolated is described in layers."
+    cut = THREE_LAYERS.partition("1.")[0]
+    assert "Three layers" not in await answer("How are tenants isolated in layers?", others, cut)
+
+
+async def test_repeated_lead_in_is_quoted_from_the_chunk_with_its_list() -> None:
+    lead = "Three layers isolate the tenants of a database:"
+    text = await answer(
+        "Which layers isolate tenants?", f"Words.\n\n{lead}", BILLING, f"{lead}\n\n- roles\n- policies\n"
+    )
+    assert text == f"{lead} [Source 3]\nroles [Source 3]\npolicies [Source 3]"
+
+
+async def test_short_sentence_is_quoted_if_it_answers() -> None:
+    others = "The project has users in ten countries. The project began in a small garage."
+    text = await answer(
+        "Which license has the project?", f"{others}\n\n{BILLING}\n\nRivers run.\n\nMIT license."
+    )
+    assert text.startswith("MIT license. [Source 1]")
+
+
+async def test_row_whose_key_the_query_names_precedes_a_sentence_with_its_words() -> None:
+    common = (
+        "A low tide is dangerous. A low bridge was built. The price is low. Low water is in May. Low in fat."
+    )
+    texts = (
+        f"{common} An answer of low quality is logged.",
+        "Fields of its quality:\n\n| field | meaning |\n|---|---|\n| `low` | below 0.3 |\n| `all` | words |",
+    )
+    assert (await answer("When is the quality low?", *texts)).startswith("field: low; meaning: below 0.3")
+
+
+async def test_row_of_an_identifier_needs_the_whole_identifier() -> None:
+    texts = (
+        "Quality is low if the relevance is low.",
+        "| field | meaning |\n|---|---|\n| `low_quality` | counted |",
+    )
+    assert (await answer("When is quality low?", *texts)).startswith("Quality is low if")
+    assert (await answer("What is low_quality?", *texts)).startswith("field: low_quality")
+
+
+async def test_lead_in_is_quoted_with_the_first_items_of_a_long_list() -> None:
+    long = "".join(f"- Layer {n} has {'many ' * 20}parts.\n" for n in range(12))
+    text = await answer("Which layers isolate tenants?", f"These layers isolate tenants:\n\n{long}")
+    items = [line for line in text.splitlines() if line.startswith("Layer")]
+    assert [line[: len("Layer 0")] for line in items] == [f"Layer {n}" for n in range(len(items))]
+    assert 4 <= len(items) <= 6
+
+
+async def test_repeated_sentence_is_quoted_from_the_source_about_the_query() -> None:
+    kettle, toaster = (f"## {name}\n\nThe guarantee lasts two years." for name in ("Kettle", "Toaster"))
+    assert "[Source 2]" in await answer("How long is the guarantee of the toaster?", kettle, toaster)
+    assert "[Source 1]" in await answer("How long is the guarantee of the kettle?", kettle, toaster)
+
+
+async def test_command_is_quoted_with_its_lead_in() -> None:
+    text = "Restart the pump with this command:\n\n    pump restart\n\nIt takes a minute."
+    quoted = "Restart the pump with this command: [Source 1]\n```\npump restart\n```\n[Source 1]"
+    assert (await answer("Which command restarts the pump?", text)).startswith(quoted)
+
+
+async def test_sentence_is_followed_by_the_next_one_of_its_paragraph() -> None:
+    text = (
+        "The pump has a motor of iron. It weighs two tons. The lid is of tin.\n\nThe pump has a motor guard."
+    )
+    first = "The pump has a motor of iron. [Source 1] It weighs two tons. [Source 1]"
+    assert (await answer("What is the motor of the pump made of, iron?", text)).startswith(first)
+
+
+async def test_sentence_after_one_without_a_full_stop_is_on_its_own_line() -> None:
+    statements = "The motor of the pump has a fan. The motor of the pump is old."
+    text = f"The motor of the pump has these parts:\n\n{statements}"
+    quoted = await answer("What does the motor of the pump have?", text)
+    assert quoted.startswith(
+        "The motor of the pump has these parts: [Source 1]\nThe motor of the pump has a fan. [Source 1] The"
+    )
+
+
+async def test_row_with_the_exact_name_is_quoted() -> None:
+    rows = "\n\n".join(f"name: Person{n}; phone: 555-{n:04}" for n in (178, 30, 299, 17, 1, 170))
+    quoted = await answer("phone number of Person17?", rows, "Phones are answered on Mondays.")
+    assert quoted.startswith("name: Person17; phone: 555-0017 [Source 1]")
+
+
+async def test_row_about_the_word_of_the_query_is_preferred() -> None:
+    table = (
+        "| scope | key may |\n|---|---|\n| `read` | ask |\n| `write` | ask, save |\n| `admin` | write all |"
+    )
+    quoted = await answer("What may a key with the scope write do?", table)
+    assert quoted.startswith("scope: write; key may: ask, save [Source 1]")
+
+
+async def test_words_of_a_setting_do_not_count_alone() -> None:
+    table = "| item | set by |\n|---|---|\n| tenants | `IDEMPOTENCY_KEPT_APART` |"
+    quoted = await answer("How are tenants kept apart?", "Tenants live apart in the database.", table)
+    assert quoted.startswith("Tenants live apart")
+    assert "IDEMPOTENCY_KEPT_APART" in await answer("IDEMPOTENCY_KEPT_APART", RHINE, table)
+
+
+async def test_embeddings_select_sentence_when_words_do_not_match() -> None:
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0] if "price" in text or "euros" in text else [0.0, 1.0] for text in texts]
+
+    text = "The ticket office opens at nine. A ride is four euros for one adult."
+    chosen = await answer("What is the price of a ticket?", text, provider=ExtractiveProvider(embed=embed))
+    assert "four euros" in chosen
+    by_words = await answer("What is the price of a ticket?", text)
+    assert "ticket office" in by_words
+
+
+async def test_failing_embedder_falls_back_to_words(caplog: pytest.LogCaptureFixture) -> None:
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        raise EmbeddingError("down")
+
+    text = await answer("How long is the Rhine?", RHINE, provider=ExtractiveProvider(embed=embed))
+    assert "1,230 km" in text
+    assert "by words alone" in caplog.text
+
+
+async def test_extractive_answer_with_embedding_provider_quotes_source() -> None:
+    provider = ExtractiveProvider(embed=HashingEmbedder().embed_documents)
+    assert "1,230 km" in await answer("How long is the Rhine?", RHINE, DANUBE, provider=provider)
+
+
+async def test_questions_in_sources_are_not_quoted() -> None:
+    faq = "How long is the Rhine? The Rhine measures some 1,230 km from source to mouth."
+    example = 'Try this:\n\n    ask "How long is the Rhine?"\n'
+    text = await answer("How long is the Rhine?", example, faq)
+    assert text == "The Rhine measures some 1,230 km from source to mouth. [Source 2]"
+
+
+async def test_huge_sources_are_read_in_part() -> None:
+    endless = "word " * 200_000
+    text = await answer("How long is the Rhine?", RHINE, *[endless] * 50)
+    assert "1,230 km" in text
+    assert len(text) < 1000
+
+
+async def test_quoted_code_block_is_on_its_own_lines() -> None:
+    text = "Restart the pump:\n\n```sh\npump restart --now\n```\n\nThe weather is fine."
+    chosen = await answer("Which pump restart command?", text)
+    assert "```sh\npump restart --now\n```\n[Source 1]" in chosen
+
+
+@pytest.mark.parametrize(("relevance", "first"), [(0.98, 2), (0.2, 1)])
+async def test_low_relevance_source_needs_more_matching_words(relevance: float, first: int) -> None:
+    near = GroundingSource(
+        1, "[Source 1]", "Kings signed a peace treaty in Rome in 1957.", 0.5, relevance=1.0
+    )
+    far = replace(
+        near, number=2, label="[Source 2]", text="Kings signed a long peace treaty in Rome in 1763."
+    )
+    given = [near, replace(far, relevance=relevance)]
+    question = [{"role": "user", "content": "When did kings sign a long peace treaty in Rome?"}]
+    text = (await ExtractiveProvider().generate(question, sources=given)).content
+    assert quotations(text)[0][1] == first
+
+
+class NearEmbedder:
+    """To it all texts are near, as texts of other scripts are to an English model."""
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0]] * len(texts)
+
+
+@pytest.mark.parametrize(
+    ("own", "foreign", "text"),
+    [
+        ("Где хранятся ключи?", "Кто открыл Америку?", "Все ключи хранятся в сейфе. Сейф стоит у входа."),
+        ("กุญแจเก็บไว้ที่ไหน", "ใครค้นพบทวีปอเมริกา", "กุญแจเก็บไว้ในตู้ข้างประตูทางเข้าสำนักงาน"),
+    ],
+)
+async def test_foreign_query_in_another_script_is_refused(own: str, foreign: str, text: str) -> None:
+    provider = ExtractiveProvider(embed=NearEmbedder().embed)
+    assert (await answer(foreign, text, provider=provider)) == NO_ANSWER
+    assert (await answer(own, text, provider=provider)) != NO_ANSWER
+
+
+async def test_words_alone_rank_between_texts_of_another_script() -> None:
+    text = "Сейф стоит у входа. Все ключи хранятся в сейфе."
+    query = "Где хранятся ключи?"
+
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0] if one == query or "ключи" not in one else [0.0, 1.0] for one in texts]
+
+    chosen = await answer(query, text, provider=ExtractiveProvider(embed=embed))
+    assert chosen.startswith("Все ключи хранятся в сейфе.")
