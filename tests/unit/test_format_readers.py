@@ -1,34 +1,16 @@
-"""Readers of slides, workbooks, OpenDocument, books, mail, XML and archives."""
+"""Readers of slides, OpenDocument, books, mail, XML and archives."""
 
 import io
-import zipfile
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from reportlab.pdfgen.canvas import Canvas
 
 from tests.support.documents import one, reason
 from tests.support.formats import office, others, outlook, pdfs
-from tests.support.formats.truth import Made
+from tests.unit.read_formats import chunks, zipped
 from vectorforge.errors import ExtractionError
-from vectorforge.ingestion.chunk import ChunkingConfig
-from vectorforge.ingestion.drafts import draft_chunks
 from vectorforge.ingestion.extract import extract, media, split
 from vectorforge.ingestion.types import ExtractionLimits, SpanKind
-from vectorforge.types import ChunkDraft
-
-
-def chunks(made: Made) -> list[ChunkDraft]:
-    return draft_chunks(one(made.content, made.source), ChunkingConfig())
-
-
-def zipped(members: Mapping[str, bytes]) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return out.getvalue()
 
 
 class TestSlides:
@@ -52,101 +34,6 @@ class TestSlides:
         document = one(office.slides_of_opendocument(), "plan.odp")
         assert document.text == "# Plan\n\n- First\n\nName: Ann; Age: 5; Town: Ulm\n\nSay hello.\n\n# Slide 2"
         assert [(span.location or {}).get("slide") for span in document.spans] == [1, 1, 1, 1, 2]
-
-
-class TestWorkbooks:
-    def test_sheets_are_tables_with_cell_ranges(self) -> None:
-        made = office.workbook()
-        document = one(made.content, "book.xlsx")
-        assert "Nothing to see" not in document.text
-        assert document.warnings == ("Hidden sheets were left out: 1.",)
-        found = chunks(made)
-        assert found[0].locations[0]["range"].startswith("A2:E")
-        assert {chunk.metadata["sheet"] for chunk in found} == {"Sales", "Two tables"}
-        assert all("Station: " in chunk.text for chunk in found)
-
-    def test_values_are_shown_as_people_write_them(self) -> None:
-        document = one(office.small_workbook(), "a.xlsx")
-        assert "Day: 2026-03-02; Amount: 12.5; Paid: true" in document.text
-        assert "Amount: 3" in document.text
-
-    def test_formulas_without_stored_values_are_counted(self) -> None:
-        import openpyxl
-
-        book, out = openpyxl.Workbook(), io.BytesIO()
-        for row in (["Name", "Visits"], ["Ann", 3], ["Sum", "=SUM(B2:B2)"], ["Mean", "=AVERAGE(B2:B2)"]):
-            book.active.append(row)
-        book.save(out)
-        document = one(out.getvalue(), "a.xlsx")
-        assert "Name: Ann; Visits: 3" in document.text
-        assert document.warnings == (
-            "Formulas without a stored value were left out: 2. Save the workbook in a spreadsheet program.",
-        )
-        stored = out.getvalue()
-        with zipfile.ZipFile(io.BytesIO(stored)) as archive:
-            parts = {name: archive.read(name) for name in archive.namelist()}
-        [sheet] = [name for name in parts if name.startswith("xl/worksheets/")]
-        parts[sheet] = parts[sheet].replace(b"<v></v>", b"<v>3</v>").replace(b"<v />", b"<v>3</v>")
-        document = one(zipped(parts), "a.xlsx")
-        assert "Name: Mean; Visits: 3" in document.text
-        assert document.warnings == ()
-
-    def test_table_without_header_uses_the_header_above(self) -> None:
-        import openpyxl
-
-        book, out = openpyxl.Workbook(), io.BytesIO()
-        for row in (["Name", "Visits"], ["Ann", 3], [], ["Bo", 4], []):
-            book.active.append(row)
-        book.save(out)
-        assert one(out.getvalue(), "a.xlsx").text == "# Sheet\n\nName: Ann; Visits: 3\n\nName: Bo; Visits: 4"
-
-    def test_merged_cell_stands_in_each_of_its_rows(self) -> None:
-        import openpyxl
-
-        book, out = openpyxl.Workbook(), io.BytesIO()
-        for row in (["Sales"], ["Region", "Manager"], ["North", "Kim"], [None, "Lee"], [], ["South", "Ngo"]):
-            book.active.append([None, *row])
-        for cells in ("B1:C1", "B3:B5", "B7:C90", "X1:X9"):
-            book.active.merge_cells(cells)
-        book.save(out)
-        assert one(out.getvalue(), "a.xlsx").text.split("\n\n") == [
-            "# Sheet",
-            "Sales",
-            "Region: North; Manager: Kim",
-            "Region: North; Manager: Lee",
-            "Region: South; Manager: Ngo",
-        ]
-
-    @pytest.mark.parametrize(
-        ("rows", "text"),
-        [
-            (
-                [["Item", "Prices", None], ["No.", "Net", "Gross"], ["P1", 10, 11.9]],
-                "Item No.: P1; Prices Net: 10; Prices Gross: 11.9",
-            ),
-            (
-                [["Region", 2025, None], [None, "Plan", "Actual"], ["North", 5, 6]],
-                "Region: North; 2025 Plan: 5; 2025 Actual: 6",
-            ),
-            (
-                [["Name", "Contact", None], ["Ann", "a@x.org", "Graz"], ["Bo", "b@x.org", "Linz"]],
-                "Name: Ann; Contact: a@x.org; column 3: Graz\n\nName: Bo; Contact: b@x.org; column 3: Linz",
-            ),
-        ],
-    )
-    def test_cell_merged_over_columns_groups_the_names_below(self, rows: list[list[Any]], text: str) -> None:
-        import openpyxl
-
-        book, out = openpyxl.Workbook(), io.BytesIO()
-        for row in rows:
-            book.active.append([None, *row])
-        book.active.merge_cells("C1:D1")
-        book.save(out)
-        assert one(out.getvalue(), "a.xlsx").text == f"# Sheet\n\n{text}"
-
-    def test_workbook_with_password_is_rejected(self) -> None:
-        container = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512) + "EncryptedPackage".encode("utf-16-le")
-        assert reason(container, "a.xlsx") == "encrypted"
 
 
 class TestDocuments:
