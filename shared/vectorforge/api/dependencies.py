@@ -9,6 +9,7 @@ from uuid import UUID
 from fastapi import Depends, Path, Query, Request, Security
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.exceptions import RequestValidationError
+from fastapi.params import ParamTypes
 from fastapi.security import APIKeyHeader, HTTPBearer
 from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationError
 from starlette.types import Message, Receive
@@ -60,7 +61,8 @@ def tenant_services_of(request: Request) -> TenantServices:
 
 def _check_query_names(request: Request) -> None:
     parameters = get_flat_params(request.scope["route"].dependant)
-    known = {parameter.alias for parameter in parameters} - request.path_params.keys()
+    in_query = ParamTypes.query
+    known = {one.alias for one in parameters if getattr(one.field_info, "in_", in_query) is in_query}
     signed = "X-Amz-"  # parameters of AWS's signatures
     unknown = [name for name in request.query_params if name not in known and not name.startswith(signed)]
     if unknown:

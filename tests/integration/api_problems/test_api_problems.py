@@ -92,6 +92,12 @@ async def test_unknown_query_parameter_is_rejected_by_native_routes_only(client:
     assert (await client.get("/v1/files?nonsense=1")).status_code == 200
 
 
+async def test_known_query_parameters_do_not_include_headers(client: httpx2.AsyncClient) -> None:
+    response = await client.get(f"/v1/queries/{uuid4()}/events?nonsense=1")
+    [problem] = check_problem(response, 422, "invalid_input")["errors"]
+    assert problem["message"] == "This field is unknown. Known: last_event_id."
+
+
 async def test_missing_field_error_says_so(client: httpx2.AsyncClient) -> None:
     problem = check_problem(await client.post(RAG, json={}), 422, "invalid_input")
     assert problem["detail"] == "query: This field is required."
