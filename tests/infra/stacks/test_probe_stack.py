@@ -11,7 +11,7 @@ from infra.setting_types import ServiceObjective, SettingsError
 from infra.settings import DEV, PROD
 from infra.stage_settings import PROBE_KEY_ID, PROBE_TENANT
 from tests.infra.stack_template import StackTemplate, text
-from tests.infra.test_alarms import rings
+from tests.infra.stacks.test_alarms import rings
 
 PREFIX = "vectorforge-prod"
 FUNCTIONS = "arn:AWS::Partition:lambda:AWS::Region:AWS::AccountId:function:"

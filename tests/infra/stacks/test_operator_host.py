@@ -14,7 +14,7 @@ from infra.setting_types import NetworkSettings
 from infra.settings import DEV
 from tests.infra.stack_template import StackTemplate, text
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(params=["dev", "prod"])

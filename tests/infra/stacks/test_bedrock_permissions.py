@@ -17,7 +17,7 @@ from infra.setting_types import NetworkSettings, SettingsError
 from infra.settings import DEV
 from infra.stage_settings import StageSettings
 from tests.infra.stack_template import StackTemplate
-from tests.infra.test_rules import findings
+from tests.infra.stacks.test_rules import findings
 
 PROFILE = "eu.amazon.nova-2-lite-v1:0"
 TITAN = "amazon.titan-embed-text-v2:0"
