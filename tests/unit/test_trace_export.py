@@ -1,18 +1,17 @@
-"""Recorded traces and their export as OTLP, to a backend behind a real socket."""
+"""Export of traces as OTLP, to a backend behind a real socket."""
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 
 import pytest
 from pydantic import SecretStr
 
 from tests.support.http.otlp_receiver import OtlpReceiver
 from tests.support.rag.query_logs import make_log
-from vectorforge.aws.query_log_record import parse_message, record_fields, to_json
+from tests.unit.traced_logs import PARENT_ID, TRACE_ID, traced_log
 from vectorforge.aws.trace_export import sign_request, trace_exporter
 from vectorforge.config import TracingSettings, VectorForgeConfig
-from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.errors import ConfigurationError, TraceExportError
 from vectorforge.otlp.encoding import encode_trace
 from vectorforge.otlp.exporter import (
@@ -22,20 +21,10 @@ from vectorforge.otlp.exporter import (
     OtlpExporter,
     parse_pairs,
 )
-from vectorforge.telemetry import SPAN_NAMES, TRACE_PARENT, InMemoryMetrics, QueryTrace, RecordingTracer
+from vectorforge.telemetry import SPAN_NAMES, InMemoryMetrics
 from vectorforge.vendors.credentials import KeyOrigin
 
-TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TEXTS = ("How long must the dough rise?", "Two hours.")
-
-
-def traced_log(**changes: object) -> QueryLog:
-    tracer, trace = RecordingTracer(), QueryTrace(TRACE_ID, PARENT_ID)
-    with tracer.span("query", trace):
-        for name in SPAN_NAMES[1:]:
-            with tracer.span(name, trace):
-                pass
-        return make_log(trace=trace.record(), **changes)
 
 
 @pytest.fixture
@@ -52,56 +41,6 @@ def metrics() -> InMemoryMetrics:
 @pytest.fixture
 def exporter(backend: OtlpReceiver, metrics: InMemoryMetrics) -> OtlpExporter:
     return OtlpExporter(backend.url, {"service.name": "vectorforge"}, metrics)
-
-
-class TestTrace:
-    @pytest.mark.parametrize(
-        ("header", "joined"),
-        [
-            (f"00-{TRACE_ID}-{PARENT_ID}-01", True),
-            (f"01-{TRACE_ID}-{PARENT_ID}-01-more", True),
-            (f"00-{TRACE_ID}-{PARENT_ID}-01-more", False),
-            (f"ff-{TRACE_ID}-{PARENT_ID}-01", False),
-            (f"00-{'0' * 32}-{PARENT_ID}-01", False),
-            (f"00-{TRACE_ID}-{'0' * 16}-01", False),
-            (f"00-{TRACE_ID.upper()}-{PARENT_ID}-01", False),
-            ("'; DROP TABLE", False),
-            (None, False),
-        ],
-    )
-    def test_trace_joins_only_a_valid_traceparent(self, header: str | None, joined: bool) -> None:
-        token = TRACE_PARENT.set(header)
-        trace = QueryTrace.begin()
-        TRACE_PARENT.reset(token)
-        assert ((trace.trace_id, trace.parent_id) == (TRACE_ID, PARENT_ID)) is joined
-        assert len(bytes.fromhex(trace.trace_id)) == 16
-
-    def test_trace_that_the_caller_does_not_record_has_no_spans(self) -> None:
-        token = TRACE_PARENT.set(f"00-{TRACE_ID}-{PARENT_ID}-00")
-        trace = QueryTrace.begin()
-        TRACE_PARENT.reset(token)
-        with RecordingTracer().span("query", trace):
-            pass
-        assert trace.record() is None
-
-    def test_record_has_open_spans_and_error_types(self) -> None:
-        tracer, trace = RecordingTracer(), QueryTrace(TRACE_ID)
-        with tracer.span("query", trace):
-            with suppress(OSError), tracer.span("retrieve", trace):
-                raise OSError("canary")
-            record = trace.record()
-        assert record is not None
-        root, failed = record[2]
-        assert root[2] == trace.started_ns <= root[3]
-        assert (failed[0], failed[4]) == ("retrieve", "OSError")
-        assert "canary" not in str(record)
-
-    def test_trace_survives_the_queue(self) -> None:
-        log = traced_log()
-        parsed = parse_message(to_json(record_fields("acme", log)))
-        assert encode_trace("acme", parsed.query_log(), with_texts=True) == encode_trace(  # type: ignore[union-attr] # a record
-            "acme", log, with_texts=True
-        )
 
 
 class TestExport:
