@@ -1,4 +1,4 @@
-"""Which sentences, list items and rows the extractive provider quotes."""
+"""Choice of the sentences, list items and rows that the extractive provider quotes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
