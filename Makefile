@@ -15,8 +15,8 @@ TESTS := $(RUN) pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run local-aws synth diff deploy verify operator destroy deploy-local destroy-local check test slow-tests fmt quality campaign bench
-.PHONY: fuzz audit lint types unit-tests tests
+.PHONY: help run local-aws synth diff deploy verify operator destroy deploy-local destroy-local check test slow-tests fmt quality
+.PHONY: campaign bench fuzz audit lint types unit-tests tests
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
