@@ -69,6 +69,9 @@ def plain(event: Any, context: Any) -> Any:
             raise ValueError(message)
         case {"sleep": seconds}:
             time.sleep(seconds)
+        case {"until": file}:
+            while not Path(file).exists():
+                time.sleep(0.01)
         case {"answer": answer}:
             return answer
         case {"size": size}:

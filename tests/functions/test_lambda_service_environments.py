@@ -71,13 +71,15 @@ async def test_children_of_a_process_end_with_it() -> None:
     await state_of(child, "Z", "")  # the adopting process reaps it
 
 
-async def test_environment_with_concurrency_takes_several_events(start_sample: Start) -> None:
+async def test_environment_with_concurrency_takes_several_events(start_sample: Start, tmp_path: Path) -> None:
     # LMI: awslambdaric forks a worker for each
     process = await start_sample(max_concurrency=2)
-    slow = [await process.invoke({"sleep": 0.3}) for _ in range(2)]
-    for invocation in slow:
-        await invocation.dispatched.wait()
+    slow = [await process.invoke({"until": str(tmp_path / "released")}) for _ in range(2)]
+    async with asyncio.timeout(SLOW_S):
+        for invocation in slow:
+            await invocation.dispatched.wait()
     assert not any(invocation.ended.is_set() for invocation in slow)
+    (tmp_path / "released").touch()
     pids = {(await invocation.result())["pid"] for invocation in slow}
     assert len(pids) == 2
     assert process.starts == 1
