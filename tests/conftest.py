@@ -93,7 +93,7 @@ def library_logger() -> Iterator[None]:
 
 
 def _memory() -> Path | None:
-    """Return Linux's file system in memory, where copying a database takes a third of the time, or None."""
+    """Return Linux's file system in memory, where a database is copied in an eighth of the time, or None."""
     folder = Path("/dev/shm")  # noqa: S108 - directories in it are created by mkdtemp
     enough = folder.is_dir() and os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > _MEMORY_BYTES
     return folder if enough else None

@@ -7,9 +7,10 @@ from pydantic import SecretStr
 
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from vectorforge.config import LLMSettings, VectorForgeConfig
-from vectorforge.errors import ConfigurationError
+from vectorforge.errors import ConfigurationError, LLMError
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.registry import LLMProviderRegistry
+from vectorforge.pipeline.fallback.quoting import unavailable
 
 
 def discovered(*fallbacks: str) -> LLMProviderRegistry:
@@ -62,3 +63,8 @@ def test_providers_share_one_retry_budget() -> None:
     registry.register(first)
     registry.register(second)
     assert first.retry_budget is second.retry_budget
+
+
+@pytest.mark.parametrize("message", ["No model answered", "No model answered."])
+def test_error_without_fallback_ends_its_sentence(message: str) -> None:
+    assert unavailable(LLMError(message)).message == "No model answered. Try again later."

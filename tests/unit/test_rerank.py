@@ -161,6 +161,13 @@ async def test_rotated_reranker_key_is_used_after_rejection(
     await wrong.aclose()
 
 
+async def test_reranker_without_key_sends_no_authorization() -> None:
+    async with FakeReranker(api_key="") as open_to_all:
+        made = reranker(open_to_all, "tei", api_key=None)
+        assert (await ask(RerankingRetriever(Fixed(TEXTS), made)))[0] == "cats sleep a lot"
+        await made.aclose()
+
+
 async def test_single_chunk_is_not_reranked(server: FakeReranker) -> None:
     made = reranker(server)
     assert await ask(RerankingRetriever(Fixed(TEXTS[:1]), made)) == TEXTS[:1]

@@ -1,7 +1,7 @@
 """Alarms as CloudWatch reads them: notifications, and rollback of canaries. F-005."""
 
 import dataclasses
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -9,23 +9,12 @@ from infra.costs.bill import alarm_metrics as billed_alarm_metrics
 from infra.monitoring.alarms import ESSENTIAL
 from infra.settings import DEV, PROD
 from infra.stage_settings import StageSettings
-from tests.infra.conftest import VARIANTS
 from tests.infra.stack_template import StackTemplate, text
 from tests.infra.watched_metrics import alarm_metrics
 
 TOPIC = "AlarmsTopic"
 SILENT = ("new-version-faults",)
 """Alarms for CodeDeploy only: the deployment reports them."""
-
-
-@pytest.fixture(params=VARIANTS, ids=lambda stage: stage.stage)
-def stage(request: pytest.FixtureRequest) -> StageSettings:
-    return cast("StageSettings", request.param)
-
-
-@pytest.fixture
-def template(stage: StageSettings, app_templates: dict[str, StackTemplate]) -> StackTemplate:
-    return app_templates[stage.stage]
 
 
 @pytest.fixture

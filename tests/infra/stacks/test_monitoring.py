@@ -46,11 +46,6 @@ def stage(request: pytest.FixtureRequest) -> StageSettings:
 
 
 @pytest.fixture
-def template(stage: StageSettings, app_templates: dict[str, StackTemplate]) -> StackTemplate:
-    return app_templates[stage.stage]
-
-
-@pytest.fixture
 def alarms(template: StackTemplate) -> dict[str, dict[str, Any]]:
     """Return the alarms by name."""
     return {alarm["AlarmName"]: alarm for alarm in template.of_kind("AWS::CloudWatch::Alarm").values()}

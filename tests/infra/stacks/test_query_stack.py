@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -32,16 +32,6 @@ config = VectorForgeConfig.from_environment()
 Authenticator(config.server)
 print(config.aws.response_mode, config.aws.gateway_key_secret_id, config.server.iam_tenants)
 """
-
-
-@pytest.fixture(params=VARIANTS, ids=lambda stage: stage.stage)
-def stage(request: pytest.FixtureRequest) -> StageSettings:
-    return cast("StageSettings", request.param)
-
-
-@pytest.fixture
-def template(stage: StageSettings, app_templates: dict[str, StackTemplate]) -> StackTemplate:
-    return app_templates[stage.stage]
 
 
 def variables(template: StackTemplate) -> dict[str, Any]:

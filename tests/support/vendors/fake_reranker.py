@@ -17,7 +17,7 @@ class FakeReranker:
     https://huggingface.github.io/text-embeddings-inference/#/Text%20Embeddings%20Inference/rerank
 
     Args:
-        api_key: Key required in the Authorization header.
+        api_key: Key required in the Authorization header; empty: requests must not have the header.
         largest_batch: Maximum number of texts per request of TEI.
     """
 
@@ -75,7 +75,8 @@ class FakeReranker:
             if reply is None and request.transport is not None:
                 request.transport.abort()
             return reply or web.Response(status=500)
-        if request.headers.get("Authorization") != f"Bearer {self.api_key}":
+        wanted = f"Bearer {self.api_key}" if self.api_key else None
+        if request.headers.get("Authorization") != wanted:
             return web.json_response({"message": "invalid api token"}, status=401)
         return None
 
