@@ -133,41 +133,15 @@ class HybridRetriever(BaseRetriever):
             await _end_of(request.after)
         collection, vector = await self._find_collection(request)
         mode = _mode(collection, request.search_mode)
-        metric = DistanceMetric(collection.embedding_config.get("metric", "cosine"))
-        fresh, error = None, None
+        new_vector, error = None, None
         if mode is SearchMode.LEXICAL:
             vector = None
         elif vector is None:
-            fresh, error = await self._embed_or_fall_back(request, collection, mode)
-            vector = fresh
+            vector, error = await self._embed_or_fall_back(request, collection, mode)
+            new_vector = vector if self._stores_vectors(collection, request) else None
         await _end_of(request.after)
-        new_vector = fresh if fresh is not None and self._stores_vectors(collection, request) else None
         async with self._storing(collection, request.query, None if by_lookup else new_vector):
-            nearest = partial(
-                self._store_for(request, collection).search,
-                query_vector=vector,
-                **_optional_arguments(request, mode),
-                dense_weight=collection.dense_weight,
-                filters=request.filters,
-                metric=metric,
-                collection_id=request.collection_id,
-                profile_id=request.profile_id,
-                space=collection.space or None,
-            )
-
-            async def search(top_k: int) -> NearestChunks:
-                nearest_chunks = await nearest(top_k=top_k)
-                if request.note_version is not None and nearest_chunks.version is not None:
-                    request.note_version(nearest_chunks.version)
-                return nearest_chunks
-
-            chunks = await search_chosen(
-                search,
-                request.candidates or request.top_k,
-                per_document=self._per_document if request.profile_id is None else 0,
-                distinct=request.distinct,
-                enough=request.top_k,
-            )
+            chunks = await self._choose_chunks(request, collection, vector, mode)
         if error is not None and not chunks:
             raise error  # without chunks the caller has other fallbacks
         if vector is None and request.min_score:
@@ -180,9 +154,39 @@ class HybridRetriever(BaseRetriever):
         self._report(results, chunks, request.min_score)
         # exact text: A-019
         logger.info(
-            f"Retrieved {len(results)} chunks for query (top_k={request.top_k}, metric={metric.value})"
+            f"Retrieved {len(results)} chunks for query (top_k={request.top_k}, "
+            f"metric={_metric(collection).value})"
         )
         return results
+
+    async def _choose_chunks(
+        self, request: RetrievalRequest, collection: Collection, vector: Vector | None, mode: SearchMode
+    ) -> list[RetrievedChunk]:
+        nearest = partial(
+            self._store_for(request, collection).search,
+            query_vector=vector,
+            **_optional_arguments(request, mode),
+            dense_weight=collection.dense_weight,
+            filters=request.filters,
+            metric=_metric(collection),
+            collection_id=request.collection_id,
+            profile_id=request.profile_id,
+            space=collection.space or None,
+        )
+
+        async def search(top_k: int) -> NearestChunks:
+            nearest_chunks = await nearest(top_k=top_k)
+            if request.note_version is not None and nearest_chunks.version is not None:
+                request.note_version(nearest_chunks.version)
+            return nearest_chunks
+
+        return await search_chosen(
+            search,
+            request.candidates or request.top_k,
+            per_document=self._per_document if request.profile_id is None else 0,
+            distinct=request.distinct,
+            enough=request.top_k,
+        )
 
     def _store_for(self, request: RetrievalRequest, collection: Collection) -> VectorStore:
         wanted, current = request.min_version, collection.data_version
@@ -300,6 +304,10 @@ class HybridRetriever(BaseRetriever):
 async def _end_of(task: asyncio.Task[None] | None) -> None:
     if task is not None and not task.done():
         await asyncio.shield(task)  # a canceled search does not wait for it
+
+
+def _metric(collection: Collection) -> DistanceMetric:
+    return DistanceMetric(collection.embedding_config.get("metric", "cosine"))
 
 
 def _optional_arguments(request: RetrievalRequest, mode: SearchMode) -> dict[str, Any]:
