@@ -305,6 +305,7 @@ HAS_NO_PLACE_NOW = {
 
 
 def code_of(response: httpx2.Response) -> str:
-    """Return the error's code, which OpenAI's paths nest one level deeper."""
+    """Return the error's code, which OpenAI's paths nest one level deeper, and JSON-RPC two."""
     body = response.json()
-    return str(body.get("error", body)["code"])
+    error = body.get("error", body)
+    return str(error.get("data", error)["code"])

@@ -194,6 +194,7 @@ def answered_as(answer: Answer, expected: int | None, scope: Scope) -> bool:
         return False
     problem = json.loads(answer.body)
     error = problem.get("error", problem)  # of OpenAI's surfaces
+    error = error.get("data", error)  # of JSON-RPC
     return (
         answer.challenge == f'Bearer error="insufficient_scope", scope="{scope.value}"'
         and error["code"] == "insufficient_scope"

@@ -138,6 +138,10 @@ def problem_response(
         typed = {**(headers or {}), "x-amzn-ErrorType": aws_exception(problem)}
         return JSONResponse(aws_error(problem), openai_status(problem.status), typed)
     content = problem.model_dump(mode="json", exclude_none=True)
+    if state.error_shape == "mcp":
+        code = -32603 if problem.status >= 500 else -32600
+        error = {"code": code, "message": problem.detail, "data": content}
+        return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, problem.status, headers)
     return JSONResponse(content, problem.status, headers, media_type=PROBLEM_MEDIA_TYPE)
 
 
@@ -236,14 +240,14 @@ def _fields_of(request: Request) -> Collection[str]:
 def _validation_problem(
     found: Sequence[Mapping[str, Any]], known: Collection[str], request_id: str
 ) -> Problem:
-    fields = [_field_problem(error, known) for error in found[:_MAX_FIELD_PROBLEMS]]
+    fields = [field_problem(error, known) for error in found[:_MAX_FIELD_PROBLEMS]]
     named = "; ".join(f"{f.field}: {f.message}" for f in fields[:3])
     more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
     title = "A value in the request is invalid."
     return _problem("invalid_input", title, 422, f"{named}{more}", request_id, fields)
 
 
-def _field_problem(error: Mapping[str, Any], known: Collection[str]) -> FieldProblem:
+def field_problem(error: Mapping[str, Any], known: Collection[str]) -> FieldProblem:
     """Return field, message and limit of a pydantic error, without the value, which may be secret or huge."""
     location = [str(part) for part in error["loc"]]
     if len(location) > 1 and location[0] in ("body", "query", "path", "header"):

@@ -166,7 +166,7 @@ def undeclared(routes: Iterable[tuple[str, str]]) -> list[str]:
     ]
 
 
-ErrorShape: TypeAlias = Literal["problem", "openai", "aws"]
+ErrorShape: TypeAlias = Literal["problem", "openai", "aws", "mcp"]
 _SCOPE_KEY = "vectorforge.request"
 STORED_RESPONSE_KEY = "vectorforge.stored_response"
 """Scope key of the ``StoredResponse`` that records the answer to a request with an ``Idempotency-Key``."""
@@ -262,10 +262,13 @@ def is_native(scope: AsgiScope) -> bool:
 def error_shape_of(path: str) -> ErrorShape:
     """Return the shape of errors at a path of the app; "aws" is for clients of Bedrock's API.
 
-    Unknown routes below ``/v1`` have "openai", since OpenAI's packages show no text of another shape.
+    Unknown routes below ``/v1`` have "openai", since OpenAI's packages show no text of another shape, as MCP
+    clients show none but "mcp".
     """
     if path.startswith("/v1/"):
         return "problem" if path.split("/")[2] in _NATIVE_FAMILIES else "openai"
+    if path.rstrip("/") == "/mcp":
+        return "mcp"
     return "aws" if path.startswith("/bedrock/") else "problem"
 
 

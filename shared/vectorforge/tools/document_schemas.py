@@ -1,10 +1,11 @@
 """Arguments and results of the document tools as models."""
 
+import json
 from datetime import datetime
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from vectorforge.llm.tools import ToolDefinition
@@ -23,6 +24,19 @@ _MAX_NAME_CHARS: Final = 2_000
 T = TypeVar("T")
 # Null selects the default; the schema omits it, since some hosts cannot read a choice of types.
 Optional: TypeAlias = T | SkipJsonSchema[None]
+
+
+def _object_in_a_text(value: Any) -> Any:
+    """Some hosts send objects as a text of JSON."""
+    if isinstance(value, str):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value  # rejected by the next check
+    return value
+
+
+ObjectInText: Final = BeforeValidator(_object_in_a_text)
 
 
 class _Arguments(BaseModel):
@@ -57,7 +71,7 @@ class ListDocumentsArguments(_Page):
     """Arguments of ``list_documents``."""
 
     collection: Optional[_Collection] = _COLLECTION
-    filters: Optional[dict[str, Any]] = Field(
+    filters: Optional[Annotated[dict[str, Any], ObjectInText]] = Field(
         default=None,
         description="Conditions on the documents' metadata, all of which must hold: a plain value means "
         "equality, an object may use $eq $ne $gt $gte $lt $lte $in $nin $exists $contains $and $or $not.",

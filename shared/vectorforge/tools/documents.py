@@ -109,8 +109,8 @@ class DocumentTools:
         """
         document = await self.find_document(arguments.document, arguments.collection)
         begin, end = await self._range(document, arguments)
-        start = begin + arguments.start
-        length = max(min(arguments.max_chars, end - start), 0)
+        start = min(begin + arguments.start, end)
+        length = min(arguments.max_chars, end - start)
         text = await self.documents.part(document.id, start, length)
         if text is None:
             raise _unknown(arguments.document)
@@ -198,7 +198,7 @@ class DocumentTools:
 
 def _unknown(name_or_id: str) -> NotFoundError:
     return NotFoundError(
-        f"There is no document {name_or_id[:200]!r}; list_documents lists ids and sources of a collection's."
+        f"There is no document {name_or_id[:200]!r}; list_documents lists the documents of a collection."
     )
 
 

@@ -97,7 +97,8 @@ async def test_tool_error_result_states_the_remedy(api: LiveApi, tenant: str, mo
         ({"filters": {"$nor": []}}, "$nor"),
         ({"filters": {"a": "x" * 20_000}}, "filters must be at most 16384 bytes"),
         ({"profile_id": -1}, "profile_id: Input should be greater than or equal to 0"),
-        ({"tenant_id": "other"}, "tenant_id: Extra inputs are not permitted"),
+        ({"tenant_id": "other"}, "tenant_id: This field is unknown."),
+        ({"topk": 3}, "topk: This field is unknown. Did you mean `top_k`?"),
     ]
     async with mcp_client(api.url, tenant, mode=mode) as client:
         for name in SEARCHES:

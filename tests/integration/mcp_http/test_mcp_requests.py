@@ -7,6 +7,7 @@ import pytest
 from mcp import MCPError
 
 from tests.integration.mcp_http.conftest import QUESTION, checked_call
+from tests.integration.tenant_routes import code_of
 from tests.support.http.live_api import LiveApi, live_api, settings_for
 from tests.support.http.mcp_client import MODES, mcp_client
 from tests.support.vendors.fake_openai import FakeOpenAI
@@ -76,15 +77,17 @@ async def test_cancelled_call_stops_the_model_and_client_continues(
         assert (await checked_call(client, "ask", **QUESTION))["outcome"] == "answered"
 
 
-async def test_mcp_request_without_key_returns_401_problem(api: LiveApi) -> None:
+async def test_client_without_valid_key_shows_the_reason(api: LiveApi) -> None:
     async with api.client(None) as http:
         for path in ("/mcp", "/mcp/"):
             response = await http.post(path, json=INITIALIZE)
             assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer")
-            assert response.json()["code"] == "unauthenticated"
-    with pytest.RaisesGroup(MCPError, flatten_subgroups=True, allow_unwrapped=True):
-        async with mcp_client(api.url, None):
-            pass
+            assert response.json()["error"]["data"]["code"] == "unauthenticated"
+    for key, reason in ((None, "An API key is required"), ("no key", "The API key is not valid")):
+        shown = pytest.RaisesExc(MCPError, match=reason)
+        with pytest.RaisesGroup(shown, flatten_subgroups=True, allow_unwrapped=True):
+            async with mcp_client(api.url, key):
+                pass
 
 
 async def test_mcp_path_with_or_without_slash_is_served_without_redirect(api: LiveApi, tenant: str) -> None:
@@ -107,13 +110,15 @@ async def test_mcp_path_with_or_without_slash_is_served_without_redirect(api: Li
 async def test_mcp_message_limits_return_413_or_415(api: LiveApi, tenant: str) -> None:
     async with api.client(tenant) as http:
         response = await http.post("/mcp", json={**INITIALIZE, "more": "x" * 1024 * 1024})
-        assert (response.status_code, response.json()["code"]) == (413, "body_too_large")
+        error = response.json()["error"]
+        assert (response.status_code, error["data"]["code"]) == (413, "body_too_large")
+        assert error["message"] == "The message is larger than 1048576 bytes."
         response = await http.post("/mcp", content=b"{", headers={"content-type": "application/json"})
         assert (response.status_code, response.json()["error"]["code"]) == (400, -32700)
         for named in ("text/plain", "", "application/ld+json"):
             response = await http.post("/mcp", content=b"{}", headers={"content-type": named})
             assert response.status_code == 415
-            assert response.headers["content-type"] == "application/problem+json"
+            assert response.json()["error"]["code"] == -32600
 
 
 async def test_mcp_query_is_logged_under_its_result_id(api: LiveApi, tenant: str) -> None:
@@ -132,6 +137,6 @@ async def test_cross_site_page_cannot_call_tools_of_local_server(
         assert (await http.post("/mcp", json=INITIALIZE)).status_code == 200
         for headers in ({"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}):
             response = await http.post("/mcp", json=INITIALIZE, headers=headers)
-            assert (response.status_code, response.json()["code"]) == (403, "cross_site")
+            assert (response.status_code, code_of(response)) == (403, "cross_site")
         rebound = await http.post("/mcp", json=INITIALIZE, headers={"host": "evil.example"})
-        assert (rebound.status_code, rebound.json()["code"]) == (421, "wrong_host")
+        assert (rebound.status_code, code_of(rebound)) == (421, "wrong_host")

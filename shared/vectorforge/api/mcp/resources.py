@@ -59,7 +59,6 @@ class DocumentResources:
                         name=its.source,
                         title=its.title or its.source,
                         mime_type=_TEXT,
-                        size=its.size_chars,
                     )
                     for its in found.documents
                 ],

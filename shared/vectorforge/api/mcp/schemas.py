@@ -3,12 +3,11 @@
 Results are objects of a published schema for programs, and the same as text for a model.
 """
 
-import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Self
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, Field
 
 from vectorforge.api.answers import CitationBody, StepBody, Usage, link_to
 from vectorforge.api.native.search import SEARCH_DEGRADED
@@ -30,22 +29,12 @@ from vectorforge.pipeline.citations.labels import neutralise_labels
 from vectorforge.pipeline.context import ContextFormat, ContextPayload, cite
 from vectorforge.pipeline.presets import MIN_CONTEXT_CHARS
 from vectorforge.pipeline.types import QueryResult, cited_heading, cited_locations
-from vectorforge.tools.document_schemas import Optional
+from vectorforge.tools.document_schemas import ObjectInText, Optional
 from vectorforge.tools.schemas import MAX_CONTEXT_CHARS, MAX_QUERY_CHARS, MAX_TOP_K
 from vectorforge.types import Collection, RetrievedChunk, location_text
 
 CONTEXT_CHARS = 6_000
 """Default characters of a context: about 1,500 tokens."""
-
-
-def _object_in_a_text(value: Any) -> Any:
-    """Some hosts send objects as a text of JSON."""
-    if isinstance(value, str):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value  # rejected by the next check
-    return value
 
 
 class _WhereArguments(RequestBody):
@@ -54,7 +43,7 @@ class _WhereArguments(RequestBody):
         description="Name or id of the collection to search. Left out: the default one. An unknown name is "
         "answered with the names there are.",
     )
-    filters: Optional[Annotated[Filters, BeforeValidator(_object_in_a_text)]] = None
+    filters: Optional[Annotated[Filters, ObjectInText]] = None
     profile_id: Optional[ProfileId] = Field(
         default=None,
         description="Only passages of the profile (a person's CV and the like) with this number. Without a "

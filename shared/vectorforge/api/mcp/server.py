@@ -44,6 +44,7 @@ from vectorforge.api.mcp.caller import Answered, Caller, ToolDefinition, advice
 from vectorforge.api.mcp.progress import CallResponse, Progress, may_report
 from vectorforge.api.mcp.resources import DocumentResources
 from vectorforge.api.mcp.tools import INSTRUCTIONS, TOOLS
+from vectorforge.api.problems import field_problem
 from vectorforge.api.streaming.sse import nameless_events_content
 from vectorforge.api.streaming.stream import cancelled_on_disconnect
 from vectorforge.bootstrap import Application, TenantServices
@@ -56,7 +57,6 @@ logging.getLogger("mcp").setLevel(logging.WARNING)
 MAX_MESSAGE_BYTES = 1024 * 1024
 """Largest message: the longest query and filters, escaped, and margin for additions of clients."""
 _MAX_PLACES = 5
-_MAX_PLACE_CHARS = 100
 
 
 def make_server(find_caller: Callable[[Any], Caller]) -> Server[Any]:
@@ -122,17 +122,13 @@ def _checked(tool: ToolDefinition[Any], arguments: Mapping[str, Any]) -> BaseMod
         checked: BaseModel = tool.arguments.model_validate(dict(arguments))
     except ValidationError as exc:
         # "or null" would be no useful advice
-        errors = [error for error in exc.errors() if error["type"] != "none_required"][:_MAX_PLACES]
-        places = "; ".join(f"{_place(error['loc'])}: {error['msg']}" for error in errors)
-        raise InvalidInputError(
-            f"Invalid arguments of {tool.name}: {places}. Correct them and call again."
-        ) from exc
+        found = [error for error in exc.errors() if error["type"] != "none_required"][:_MAX_PLACES]
+        # of the location only the argument's name, since the rest has names of types
+        fields = [field_problem({**its, "loc": its["loc"][:1]}, tool.arguments.model_fields) for its in found]
+        lines = [f"Invalid arguments of {tool.name}; correct them and call again:"]
+        lines += [f"{its.field}: {its.message}" for its in fields]
+        raise InvalidInputError("\n".join(lines)) from exc
     return checked
-
-
-def _place(location: tuple[int | str, ...]) -> str:
-    """Return the name of the argument, bounded since unknown names are the caller's."""
-    return str(location[0])[:_MAX_PLACE_CHARS] if location else "arguments"
 
 
 async def _undisturbed(call: Coroutine[Any, Any, CallToolResult]) -> CallToolResult:
@@ -245,7 +241,7 @@ _JSON_RPC = {"application/json": {"schema": {"type": "object"}}}
             },
         },
         202: {"description": "It was a notification."},
-        **problems(413, 415),
+        **{status: {**its, "content": _JSON_RPC} for status, its in problems(413, 415).items()},
         400: {
             "description": "It is no JSON-RPC message; the body is a JSON-RPC error.",
             "content": _JSON_RPC,
