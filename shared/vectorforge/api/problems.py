@@ -76,7 +76,7 @@ _HTTP_CODES: Mapping[int, str] = {
 _INTERNAL_DETAIL = "Something went wrong on the server; its log has the details under this request id."
 _DEFAULT_RETRY_AFTER_S = 2.0
 _MAX_FIELD_PROBLEMS = 20
-_MAX_FIELD_CHARS = 100
+_MAX_FIELD_CHARS = 200
 _NOT_FOUND = 404
 _ROUTE_NOT_FOUND = "This route is not supported. GET /openapi.json lists every route."
 _CHUNK_COUNTS = {"k", "top_k", "n_results"}
@@ -273,6 +273,8 @@ def _message_of(error: Mapping[str, Any], location: Sequence[str], known: Collec
         return f"This field is unknown.{f' Did you mean `{similar[0]}`?' if similar else listed}"
     if error["type"] == "missing":
         return "This field is required."
+    if error["type"] in ("dict_type", "model_type", "model_attributes_type"):
+        return "Input should be an object"
     return str(error["msg"]).removeprefix("Value error, ")
 
 

@@ -48,6 +48,23 @@ async def test_value_out_of_range_returns_422_naming_field_and_limit(
 
 
 @pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ([], "Input should be an object"),
+        ({"query": "x", "filters": "technology"}, "Input should be an object"),
+        ({"query": "x", "intents": "why"}, "Input should be a valid list"),
+        ({"query": "x", "intents": ["why"] * 5}, "List should have at most 4 items after validation, not 5"),
+    ],
+)
+async def test_value_of_wrong_type_is_rejected_in_terms_of_json(
+    client: httpx2.AsyncClient, body: Any, message: str
+) -> None:
+    response = await client.post(RAG, json=body)
+    (problem,) = check_problem(response, 422, "invalid_input")["errors"]
+    assert problem["message"] == message
+
+
+@pytest.mark.parametrize(
     ("path", "field", "message"),
     [
         (RAG, "filter", "This field is unknown. Did you mean `filters`?"),

@@ -195,6 +195,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "textInferenceConfig.maxTokens must be at most 16384",
     ),
     (
+        {"generationConfiguration": {"inferenceConfig": {"textInferenceConfig": {"temperature": 2}}}},
+        "textInferenceConfig.temperature: Input should be less than or equal to 1",
+    ),
+    (
         {"generationConfiguration": {"promptTemplate": {"textPromptTemplate": "Be brief."}}},
         "textPromptTemplate must contain $search_results$",
     ),
