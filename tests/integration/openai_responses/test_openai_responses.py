@@ -198,7 +198,7 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "use" / "openai-responses.md"
 async def test_documentation_example_runs(api: LiveApi, tenant: str, vendor: FakeOpenAI) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     code = code.replace("http://localhost:8000", api.url).replace("not-needed-locally", key_of(tenant))
-    code = code.replace(".data[0]", ".data[1]")  # the newest one is empty here
+    code = code.replace('"default"', '"handbook"')
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-W", "error", "-c", code, stdout=asyncio.subprocess.PIPE
     )
