@@ -10,6 +10,7 @@ import pytest
 
 from tests.integration.openai_vector_stores.conftest import Door, client_of, fill, valid
 from tests.support.http.live_api import LiveApi, live_api, settings_for
+from vectorforge.api.middleware.guards import JSON_BODY_BYTES
 from vectorforge.config import IngestionSettings
 
 PRESS = ("press.md", b"# Press\n\nThe press is oiled with seven drops on Mondays.\n")
@@ -59,6 +60,16 @@ async def test_ids_are_accepted_with_and_without_prefix(empty: Door) -> None:
             assert (await files.retrieve(one)).id == file.id
         assert (await stores.retrieve(store)).id == empty.store
     assert [f.id async for f in stores.files.list(empty.store, after=str(file_id))] == []
+
+
+async def test_file_may_be_larger_than_a_request_without_documents(
+    app_url: str, make_tenant: Callable[[], str]
+) -> None:
+    tenant, content = make_tenant(), b"x" * (JSON_BODY_BYTES + 1)
+    async with live_api(settings_for(app_url, [tenant])) as api, client_of(api, tenant) as client:
+        uploaded = await client.files.create(file=("large.txt", content), purpose="user_data")
+        assert uploaded.bytes == len(content)
+        await client.files.delete(uploaded.id)
 
 
 async def test_file_that_cannot_be_read_fails_with_its_reason(empty: Door) -> None:

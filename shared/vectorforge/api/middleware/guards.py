@@ -111,7 +111,7 @@ class BodyLimit:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        has_documents = scope["path"].endswith("/documents")
+        has_documents = scope["path"].endswith(("/documents", "/v1/files"))
         limit = self._max_bytes if has_documents else min(self._max_bytes, JSON_BODY_BYTES)
         detail = f"The body is larger than {limit} bytes."
         declared = Headers(scope=scope).get("content-length", "")

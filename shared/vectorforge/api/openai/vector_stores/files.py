@@ -54,7 +54,9 @@ async def create_file(request: Request, application: ApplicationDep, tenant: Adm
         purpose, upload = _parts_of(form)
         max_bytes = application.config.ingestion.max_document_bytes
         if (upload.size or 0) > max_bytes:
-            raise HTTPException(413, f"`file` must have at most {max_bytes} bytes.")
+            raise HTTPException(
+                413, f"`file` must have at most {max_bytes} bytes (VECTORFORGE_MAX_DOCUMENT_BYTES)."
+            )
         content = await upload.read()
     finally:
         await form.close()
