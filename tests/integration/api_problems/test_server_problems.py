@@ -48,6 +48,10 @@ async def test_oversize_body_is_rejected_while_it_is_received(
     assert sum(sent) < 25_000_000
 
 
+async def test_client_that_sends_an_oversize_body_first_reads_the_reason(client: httpx2.AsyncClient) -> None:
+    check_problem(await client.post(RAG, content=b"x" * 20_000_000), 413, "body_too_large")
+
+
 async def test_unfinished_body_returns_408(app_url: str, tenant: str) -> None:  # security 12
     config = settings_for(app_url, [tenant], server={"body_timeout_s": 0.3})
     async with live_api(config) as api, api.client(tenant) as client, asyncio.timeout(20):

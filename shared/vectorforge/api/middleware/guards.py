@@ -8,6 +8,7 @@ import logging
 import math
 import re
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -29,6 +30,7 @@ _SLOWEST_BYTES_PER_S: Final = 16 * 1024
 PART_BYTES: Final = 64 * 1024
 """Bytes of one message to the server, which buffers a whole message for a slow client."""
 _STALL_S: Final = 10.0
+_DISCARDED_BYTES: Final = 128 * 1024 * 1024
 _READS_TOO_SLOWLY: Final = "the client reads its response too slowly"
 _TOO_SLOW: Final = "Timed out reading the request body."
 _WRONG_HOST: Final = "Host not allowed."
@@ -95,6 +97,14 @@ def _host_name(host: str) -> str:
         return ""
 
 
+async def _discard(receive: Receive) -> None:
+    """Read a body, since clients that send it whole before they read would see a reset connection instead."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_STALL_S):
+            while (await receive()).get("more_body"):
+                pass
+
+
 class BodyLimit:
     """Counts the body while it arrives, and stops reading at the limit (413) or when it is too slow (408).
 
@@ -114,8 +124,11 @@ class BodyLimit:
         has_documents = scope["path"].endswith(("/documents", "/v1/files"))
         limit = self._max_bytes if has_documents else min(self._max_bytes, JSON_BODY_BYTES)
         detail = f"The body is larger than {limit} bytes."
-        declared = Headers(scope=scope).get("content-length", "")
+        headers = Headers(scope=scope)
+        declared = headers.get("content-length", "")
         if declared.isdecimal() and int(declared[:20]) > limit:
+            if int(declared[:20]) <= _DISCARDED_BYTES and "expect" not in headers:
+                await _discard(receive)
             close = {"Connection": "close"}
             response = http_problem(413, detail, state=RequestState.of(scope), headers=close)
             await response(scope, receive, send)
