@@ -80,12 +80,15 @@ async def test_archive_becomes_a_document_per_file(client: httpx2.AsyncClient) -
         archive.writestr("guide/oil.md", "# Oil\n\nOil the chain every spring.")
         archive.writestr("prices.csv", "name,price\nApple,5\n")
         archive.writestr("broken.pdf", "%PDF-1.7 nonsense")
+        archive.writestr("old.doc", "not read")
     collection_id, job = await upload(client, "all.zip", out.getvalue())
     assert {d["source"]: d["status"] for d in job["documents"]} == {
         "all.zip#guide/oil.md": "succeeded",
         "all.zip#prices.csv": "succeeded",
         "all.zip#broken.pdf": "failed",
     }
+    warnings = [d["warnings"] for d in job["documents"]]
+    assert warnings == [["Files of the archive are not read: old.doc."], [], []]
     [found] = await search(client, collection_id, "apple")
     assert (found["text"], found["locations"]) == ("name: Apple; price: 5", [{"range": "A2:B2"}])
 

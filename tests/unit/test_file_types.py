@@ -79,7 +79,10 @@ class TestMail:
             outer.replace_header("Subject", f"Level {depth}")
             outer.add_attachment(message)
             message = outer
-        text = one(message.as_bytes(), "a.eml").text
+        document = one(message.as_bytes(), "a.eml")
+        text = document.text
+        names = "Level 1: Level 2: Level 3"
+        assert document.warnings == (f"{names}: Attachments are not read: Level 4.",)
         assert [f"Depth {depth}." in text for depth in range(6)] == [True] * 4 + [False] * 2
         assert "# Attachment: Level 1\n\nSubject: Level 1\nFrom: Ann" in text
 

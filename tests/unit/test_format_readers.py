@@ -1,6 +1,9 @@
 """Readers of slides, OpenDocument, books, mail, XML and archives."""
 
+import base64
 import io
+import quopri
+from collections.abc import Callable
 
 import pytest
 from reportlab.pdfgen.canvas import Canvas
@@ -11,6 +14,8 @@ from tests.unit.read_formats import chunks, zipped
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract import extract, media, split
 from vectorforge.ingestion.types import ExtractionLimits, SpanKind
+
+MAIL = b"Subject: Outer\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nOuter.\n--b\n"
 
 
 class TestSlides:
@@ -80,7 +85,7 @@ class TestMail:
         assert "# Attachment: notice.pdf\n\n" in document.text
         assert "\n\n## Notice\n\n" in document.text
         assert "# Attachment: book.xlsx\n\n## Sales\n\n" in document.text
-        assert document.warnings == ()
+        assert document.warnings == ("book.xlsx: Hidden sheets were left out: 1.",)
 
     def test_outlook_mail_is_read_with_attachments(self) -> None:
         content = outlook.message(
@@ -98,18 +103,42 @@ class TestMail:
         content[entry + 120 : entry + 124] = (2**31).to_bytes(4, "little")
         assert reason(bytes(content), "a.msg") == "unreadable"
 
+    @pytest.mark.parametrize("encode", [base64.encodebytes, quopri.encodestring])
+    def test_encoded_mail_attached_to_mail_is_read(self, encode: Callable[[bytes], bytes]) -> None:
+        name = b"base64" if encode is base64.encodebytes else b"Quoted-Printable"
+        inner = encode("Subject: Inner\n\nThe key = lies under the größte pot.".encode())
+        content = MAIL + b"Content-Type: message/rfc822\nContent-Transfer-Encoding: " + name + b"\n\n" + inner
+        document = one(content + b"\n--b--\n", "a.eml")
+        assert document.text.endswith(
+            "Attachment: Inner\n\nSubject: Inner\n\nThe key = lies under the größte pot."
+        )
+        assert document.warnings == ()
+
+    def test_warnings_about_an_attachment_are_warnings_of_the_mail(self) -> None:
+        content = MAIL + b'Content-Type: application/octet-stream; name="c.txt"\n\nCaf\xe9\n--b--\n'
+        document = one(content, "a.eml")
+        assert document.warnings == ("c.txt: The text is not UTF-8; read as Windows-1252.",)
+
 
 class TestArchives:
     def test_files_of_an_archive_are_documents(self) -> None:
-        content = zipped(
-            {"a/x.md": b"# X", "b.jsonl": b'{"id": 1, "text": "r"}', ".hidden": b"x", "p.png": b"x"}
-        )
+        content = zipped({"a/x.md": b"# X", "b.jsonl": b'{"id": 1, "text": "r"}', ".hidden": b"x"})
         parts = split(content, source="all.zip")
         assert [(part.source, part.parent_source) for part in parts] == [
             ("all.zip#a/x.md", "all.zip"),
             ("all.zip#b.jsonl#1", "all.zip"),
         ]
         assert [document.text for document in extract(content, source="all.zip")] == ["# X", "r"]
+
+    def test_archive_with_unreadable_files_warns_with_their_names(self) -> None:
+        content = zipped({"p.png": b"x", "in.zip": b"x", "a.md": b"A", "b.md": b"B", "old.doc": b"x"})
+        first, second = extract(content, source="all.zip")
+        assert first.warnings == ("Files of the archive are not read: p.png, in.zip, old.doc.",)
+        assert second.warnings == ()
+
+    def test_archive_without_readable_files_is_rejected_with_bounded_names(self) -> None:
+        with pytest.raises(ExtractionError, match=r"empty\. .* 0\.doc, .*, 9\.doc and 2 more\.$"):
+            extract(zipped({f"{n}.doc": b"x" for n in range(12)}), source="all.zip")
 
     def test_archive_bomb_is_rejected(self) -> None:
         assert reason(zipped({"a.txt": bytes(201 * 1024 * 1024)}), "a.zip") == "too_large"

@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from uuid import UUID
@@ -210,8 +209,7 @@ class JobRun:
         if parts[0].parent_source is not None:
             await self._expand(item, parts)
             return False
-        part = replace(parts[0], parent_source=item.parent_source, document_id=item.document_id)
-        document = DocumentItem(part, item.title, item.metadata)
+        document = _document(item)
         on_stage = partial(self._enter, item)
         prepared = await self._pipeline.prepare_parts(collection, [document], on_stage=on_stage)
         return await self._store(collection, [item], prepared, stopping)
@@ -256,7 +254,7 @@ class JobRun:
             )
             for part in parts
         ]
-        await self._jobs.replace_item(item.job_id, item.ordinal, records)
+        await self._jobs.replace_item(item.job_id, item.ordinal, records, parts[0].warnings)
 
     async def _report_failure(
         self,
@@ -284,8 +282,14 @@ class JobRun:
 
 
 def _document(item: IngestionJobItem) -> DocumentItem:
-    parent, own_id = item.parent_source, item.document_id
-    part = DocumentPart(item.content or b"", item.source, item.media_type, parent, document_id=own_id)
+    part = DocumentPart(
+        item.content or b"",
+        item.source,
+        item.media_type,
+        item.parent_source,
+        document_id=item.document_id,
+        warnings=tuple(item.warnings),
+    )
     return DocumentItem(part, item.title, item.metadata)
 
 

@@ -146,6 +146,8 @@ class DocumentPart:
     """Title of a document without one: the path of its file, relative to the ingested folder."""
     document_id: UUID | None = None
     """Id of the document if its source is new; None: a new one."""
+    warnings: tuple[str, ...] = ()
+    """Of the file that it comes from, such as a ZIP archive of which other files are not read."""
 
 
 class ReadText(TypedDict):

@@ -111,7 +111,8 @@ FROM done WHERE job.tenant_id = done.tenant_id AND job.id = done.job_id
 _REPLACE_ITEM = """
 UPDATE vectorforge.ingestion_job_items
 SET source = %(source)s, parent_source = %(parent_source)s, media_type = %(media_type)s, title = %(title)s,
-    metadata = %(metadata)s, content = %(content)b, status = 'queued', stage = NULL, attempts = 0
+    metadata = %(metadata)s, content = %(content)b, status = 'queued', stage = NULL, attempts = 0,
+    warnings = %(warnings)s::text[]
 WHERE tenant_id = %(tenant_id)s AND job_id = %(job_id)s AND ordinal = %(ordinal)s AND status = 'running'
 """
 _COUNT_PARTS = """
@@ -250,16 +251,19 @@ class JobProgress:
         values = {"job_id": job_id, "ordinal": ordinal, "retry": retry, "max_attempts": MAX_ATTEMPTS, **error}
         return await self._db.execute(_ITEM_FAILED, values) == 1
 
-    async def replace_item(self, job_id: UUID, ordinal: int, parts: Sequence[NewJobItem]) -> bool:
+    async def replace_item(
+        self, job_id: UUID, ordinal: int, parts: Sequence[NewJobItem], warnings: Sequence[str] = ()
+    ) -> bool:
         """Replace a running item by the documents inside it, at least one, queued, each with its own result.
 
-        The first part gets the item's ordinal, the others are appended. Returns False if the item was not
-        running, since another worker took it over; then nothing changes.
+        The first part gets the item's ordinal and the warnings, the others are appended. Returns False if
+        the item was not running, since another worker took it over; then nothing changes.
         """
         from psycopg.types.json import Jsonb
 
         first, *others = parts
         values = {**asdict(first), "metadata": Jsonb(dict(first.metadata)), "ordinal": ordinal}
+        values["warnings"] = bounded(warnings)
         async with self._db.transaction() as connection:
             replaced = await connection.execute(_REPLACE_ITEM, self._db.named(job_id=job_id, **values))
             if replaced.rowcount != 1:

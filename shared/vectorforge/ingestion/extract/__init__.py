@@ -17,6 +17,7 @@ from vectorforge.ingestion.extract.decode import (
     open_archive,
     read_member,
     replaced_warning,
+    unread_warning,
 )
 from vectorforge.ingestion.extract.isolation import read_isolated
 from vectorforge.ingestion.extract.readers.markdown import read_markdown
@@ -72,7 +73,7 @@ def extract(
     """
     limits = limits or ExtractionLimits()
     return [
-        _checked(_extract_part(part, limits, cancellation), limits)
+        _extract_part(part, limits, cancellation)
         for part in split(content, source=source, media_type=media_type, limits=limits)
     ]
 
@@ -84,17 +85,22 @@ def _extract_part(
     if not part.content.strip():
         raise ExtractionError("The document is empty.", reason="empty")
     if kind == media.RECORD:
-        return extract_record(part.content, part.source)
-    read = _read(kind, part, limits, cancellation)
-    return ExtractedDocument(
-        source=part.source,
-        text=read["text"],
-        media_type=kind,
-        title=usable_title(read.get("title")),
-        metadata=read.get("metadata", {}),
-        warnings=tuple(read.get("warnings", ())),
-        spans=tuple(read.get("spans", ())),
-    )
+        document = extract_record(part.content, part.source)
+    else:
+        read = _read(kind, part, limits, cancellation)
+        document = ExtractedDocument(
+            source=part.source,
+            text=read["text"],
+            media_type=kind,
+            title=usable_title(read.get("title")),
+            metadata=read.get("metadata", {}),
+            warnings=tuple(read.get("warnings", ())),
+            spans=tuple(read.get("spans", ())),
+        )
+    if not document.text.strip():
+        raise ExtractionError("The document contains no text.", reason="empty")
+    limits.check_chars(len(document.text))
+    return replace(document, warnings=(*part.warnings, *document.warnings))
 
 
 def _read(
@@ -111,13 +117,6 @@ def _read(
     if kind == media.MARKDOWN:
         return read_markdown(text, warnings)
     return {"text": text, "warnings": warnings}
-
-
-def _checked(document: ExtractedDocument, limits: ExtractionLimits) -> ExtractedDocument:
-    if not document.text.strip():
-        raise ExtractionError("The document contains no text.", reason="empty")
-    limits.check_chars(len(document.text))
-    return document
 
 
 class PartReader:
@@ -193,13 +192,14 @@ class PartReader:
         chosen, in_title = clean(preferred or part.fallback_title or "")
         cleaned, in_metadata = clean_json(fields)
         replaced = in_title + in_metadata
-        warning = replaced_warning(replaced, "of title and metadata that cannot be stored")
-        warnings = (*document.warnings, warning) if replaced else document.warnings
+        warnings = [*part.warnings, *document.warnings]
+        if replaced:
+            warnings.append(replaced_warning(replaced, "of title and metadata that cannot be stored"))
         return replace(
             document,
             title=chosen.strip()[:_MAX_TITLE_CHARS] or None,
             metadata=with_language(cleaned, document.text),
-            warnings=warnings,
+            warnings=tuple(dict.fromkeys(warnings)),
             parent_source=part.parent_source,
             document_id=part.document_id,
         )
@@ -221,26 +221,34 @@ def split(
     kind = media.detect(content, source, media_type)
     if kind not in (media.JSONL, media.ZIP):
         return [DocumentPart(content, source, media_type)]
+    unread: list[str] = []
     parts = list(
-        split_records(content, source) if kind == media.JSONL else split_archive(content, source, limits)
+        split_records(content, source)
+        if kind == media.JSONL
+        else split_archive(content, source, limits, unread)
     )
+    warnings = (unread_warning("Files of the archive", unread),) if unread else ()
     if not parts:
-        raise ExtractionError("The document is empty.", reason="empty")
-    return parts
+        raise ExtractionError(" ".join(["The document is empty.", *warnings]), reason="empty")
+    return [replace(parts[0], warnings=warnings), *parts[1:]]
 
 
-def split_archive(content: bytes, source: str, limits: ExtractionLimits) -> Iterator[DocumentPart]:
+def split_archive(
+    content: bytes, source: str, limits: ExtractionLimits, unread: list[str]
+) -> Iterator[DocumentPart]:
     """Yield a part for each file of a ZIP archive, in its order, with the source ``<archive>#<path>``.
 
-    Folders, hidden files, archives within and files whose extension means that they cannot be read are left
-    out.
+    Folders and hidden files are left out; so are archives within and files whose extension means that they
+    cannot be read, whose names are added to ``unread``.
 
     Raises:
         ExtractionError: ``unreadable`` or ``encrypted``; ``too_large``: over 200 MB unpacked, 1,000 files, or
             a file over the limit of one document.
     """
     with open_archive(content) as archive:
-        names = [name for name in dict.fromkeys(archive.namelist()) if _is_wanted(name)]
+        shown = [name for name in dict.fromkeys(archive.namelist()) if not _is_hidden(name)]
+        names = [name for name in shown if _is_readable(name)]
+        unread += [name for name in shown if not _is_readable(name)]
         if len(names) > _MAX_FILES:
             raise ExtractionError(
                 f"The archive has {len(names):,} files; at most {_MAX_FILES:,} are read. Split it.",
@@ -262,12 +270,14 @@ def split_archive(content: bytes, source: str, limits: ExtractionLimits) -> Iter
                 yield part
 
 
-def _is_wanted(name: str) -> bool:
-    path = PurePosixPath(name.replace("\\", "/"))
-    extension = path.suffix.lower()
-    hidden = any(part.startswith((".", "__MACOSX")) for part in path.parts)
-    unreadable = extension == ".zip" or extension in media.UNREADABLE or extension in media.REFUSED
-    return not (name.endswith("/") or hidden or unreadable)
+def _is_hidden(name: str) -> bool:
+    parts = PurePosixPath(name.replace("\\", "/")).parts
+    return name.endswith("/") or any(part.startswith((".", "__MACOSX")) for part in parts)
+
+
+def _is_readable(name: str) -> bool:
+    extension = PurePosixPath(name).suffix.lower()
+    return not (extension == ".zip" or extension in media.UNREADABLE or extension in media.REFUSED)
 
 
 def _check_size(content: bytes, source: str, limits: ExtractionLimits) -> None:

@@ -4,7 +4,7 @@ import codecs
 import io
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vectorforge.errors import ExtractionError
@@ -23,6 +23,7 @@ _CHARACTER_SETS = re.compile(
     r"euc_?\w+|gbk?|gb2312|gb18030|big5(hkscs)?|mac_?\w+|ascii|us_ascii|tis_620"
 )
 _SAMPLE_BYTES = 4096
+_MAX_NAMED = 10
 _MOST_CONTROL_SHARE = 0.1
 
 
@@ -131,6 +132,13 @@ def _check_is_text(text: str) -> None:
     controls = len(re.findall("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f]", sample))
     if controls + sample.count(REPLACEMENT) > _MOST_CONTROL_SHARE * max(len(sample), 20):
         raise ExtractionError("The document is not text in any known encoding.", reason="undecodable")
+
+
+def unread_warning(what: str, names: Sequence[str]) -> str:
+    """Return the warning about parts that are not read, with the first of their names."""
+    shown = ", ".join(clean(name)[0][:100] for name in names[:_MAX_NAMED])
+    rest = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return f"{what} are not read: {shown}{rest}."
 
 
 _MAX_UNCOMPRESSED_BYTES = 200 * 1024 * 1024

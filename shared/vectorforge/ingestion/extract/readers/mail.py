@@ -12,7 +12,7 @@ from typing import Any, Final
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.extract.blocks import Block, BlockKind, Reading, Row, heading, paragraph
-from vectorforge.ingestion.extract.decode import clean, decode
+from vectorforge.ingestion.extract.decode import clean, decode, unread_warning
 from vectorforge.ingestion.extract.readers.html import read_html
 from vectorforge.ingestion.extract.readers.markdown import read_markdown
 from vectorforge.ingestion.extract.reading import has_reader, read_blocks
@@ -21,7 +21,8 @@ _HEADERS: Final = ("Subject", "From", "To", "Cc", "Date")
 _MAX_HEADER_CHARS: Final = 1_000
 _MAX_ATTACHMENTS: Final = 20
 """Attachments that are read; pictures and others without text do not count."""
-_MAX_NAMED: Final = 10
+_ENCODED: Final = ("base64", "quoted-printable")
+"""Encodings that RFC 2046 forbids for mails attached to mails; some programs use them."""
 _DAMAGED: Final = "The mail is damaged and cannot be read."
 _MAX_DEPTH: Final = 3
 """Levels of mails attached to mails that are read."""
@@ -96,15 +97,15 @@ def _mail(
     shown = {name: clean(" ".join(value.split()))[0][:_MAX_HEADER_CHARS] for name, value in headers.items()}
     blocks, unread = [*body], list[str]()
     for number, (name, content) in enumerate(attachments):
-        read = _attachment(name, content, depth) if number < _MAX_ATTACHMENTS else []
-        blocks += read
-        if not read:
-            unread.append(clean(name or "unnamed")[0][:100])
+        read = _attachment(name, content, depth) if number < _MAX_ATTACHMENTS else Reading([])
+        blocks += read.blocks
+        warnings += [f"{clean(name or 'unnamed')[0][:100]}: {warning}" for warning in read.warnings]
+        if not read.blocks:
+            unread.append(name or "unnamed")
     if not blocks:
         raise ExtractionError("The mail has no text.", reason="empty")
     if unread:
-        rest = f" and {len(unread) - _MAX_NAMED} more" if len(unread) > _MAX_NAMED else ""
-        warnings = [*warnings, f"Attachments are not read: {', '.join(unread[:_MAX_NAMED])}{rest}."]
+        warnings = [*warnings, unread_warning("Attachments", unread)]
     lines = "\n".join(f"{name}: {value}" for name, value in shown.items() if value)
     metadata = {"from": shown["From"], "to": shown["To"], "date": date.isoformat() if date else ""}
     return Reading(
@@ -115,24 +116,25 @@ def _mail(
     )
 
 
-def _attachment(name: str, content: bytes | EmailMessage, depth: int) -> list[Block]:
-    """Return a section of the attachment's blocks without their pages; empty if it is not read."""
+def _attachment(name: str, content: bytes | EmailMessage, depth: int) -> Reading:
+    """Return a section of the attachment's blocks without their pages; without blocks if it is not read."""
     try:
         kind = media.MAIL if isinstance(content, EmailMessage) else media.detect(content, name, None)
         if kind == media.MAIL:
-            blocks = [*read_eml(content, depth=depth + 1).blocks] if depth < _MAX_DEPTH else []
+            read = read_eml(content, depth=depth + 1) if depth < _MAX_DEPTH else Reading([])
         elif isinstance(content, EmailMessage) or not content.strip() or kind in _NOT_WITHIN:
-            return []
+            return Reading([])
         elif has_reader(kind):
-            blocks = [*read_blocks(kind, content).blocks]
-        elif kind == media.MARKDOWN:
-            blocks = [paragraph(read_markdown(*decode(content))["text"])]
+            read = read_blocks(kind, content)
         else:
-            blocks = [paragraph(decode(content)[0])]
+            text, warnings = decode(content)
+            text = read_markdown(text, [])["text"] if kind == media.MARKDOWN else text
+            read = Reading([paragraph(text)], warnings=warnings)
+        inner = [_inner(block) for block in read.blocks]
     except ExtractionError:
-        return []
-    inner = [_inner(block) for block in blocks]
-    return [heading(f"Attachment: {' '.join(clean(name)[0].split())}"), *inner] if inner else []
+        return Reading([])
+    title = heading(f"Attachment: {' '.join(clean(name)[0].split())}")
+    return Reading([title, *inner] if inner else [], warnings=read.warnings)
 
 
 def _inner(block: Block) -> Block:
@@ -165,6 +167,9 @@ def _eml_attachments(message: EmailMessage) -> Iterator[tuple[str, bytes | Email
         payload: Any = part.get_payload(decode=True)
         name = part.get_filename()
         inner = part.get_payload(0) if part.get_content_type() == media.MAIL and part.is_multipart() else None
-        if isinstance(inner, EmailMessage) and inner.keys():  # else it is encoded, which RFC 2046 forbids
+        if inner is not None and str(part["Content-Transfer-Encoding"]).strip().lower() in _ENCODED:
+            part.set_payload(inner.as_string())
+            inner = email.message_from_bytes(part.get_payload(decode=True), policy=email.policy.default)
+        if isinstance(inner, EmailMessage) and inner.keys():
             payload, name = inner, name or inner["Subject"]
         yield str(name or ""), payload if isinstance(payload, bytes | EmailMessage) else b""
