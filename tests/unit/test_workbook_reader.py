@@ -1,6 +1,7 @@
 """The reader of workbooks: sheets, tables, merged cells and formulas."""
 
 import io
+import tracemalloc
 import zipfile
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from tests.support.documents import one, reason
 from tests.support.formats import office
 from tests.unit.read_formats import chunks, zipped
+from vectorforge.ingestion.extract.readers.sheets import read_workbook
 
 
 class TestWorkbooks:
@@ -47,6 +49,27 @@ class TestWorkbooks:
         document = one(zipped(parts), "a.xlsx")
         assert "Name: Mean; Visits: 3" in document.text
         assert document.warnings == ()
+
+    def test_formulas_of_large_sheets_are_counted_in_little_memory(self) -> None:
+        import openpyxl
+
+        book, out = openpyxl.Workbook(), io.BytesIO()
+        book.active.append(["Name"])
+        book.save(out)
+        with zipfile.ZipFile(out) as archive:
+            parts = {name: archive.read(name) for name in archive.namelist()}
+        [sheet] = [name for name in parts if name.startswith("xl/worksheets/")]
+        cells = b"".join(b'<row><c r="B%d"><f>SUM(A1:A2)</f><v></v></c></row>' % n for n in range(2, 30_000))
+        gap = b" " * 30_000_000
+        parts[sheet] = parts[sheet].replace(b"</sheetData>", cells + gap + b"</sheetData>")
+        content = zipped(parts)
+        del cells, gap, parts
+        tracemalloc.start()
+        reading = read_workbook(content)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert reading.warnings[0].startswith("Formulas without a stored value were left out: 29,998.")
+        assert peak < 10_000_000
 
     def test_table_without_header_uses_the_header_above(self) -> None:
         import openpyxl

@@ -4,8 +4,9 @@ import codecs
 import io
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import IO, Any
 
 from vectorforge.errors import ExtractionError
 
@@ -169,7 +170,14 @@ def open_archive(content: bytes) -> zipfile.ZipFile:
 
 
 def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """Return a member's bytes.
+    """Return a member's bytes; raises as ``open_member`` does."""
+    with open_member(archive, name) as file:
+        return file.read()
+
+
+@contextmanager
+def open_member(archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
+    """Open a member to read it in blocks.
 
     Raises:
         ExtractionError: ``unreadable``: missing or damaged; ``encrypted``.
@@ -178,7 +186,8 @@ def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
         info = archive.getinfo(name)
         if info.flag_bits & _ENCRYPTED:
             raise ExtractionError("The document is protected by a password.", reason="encrypted")
-        return archive.read(info)
+        with archive.open(info) as file:
+            yield file
     except ExtractionError:
         raise
     except KeyError as exc:

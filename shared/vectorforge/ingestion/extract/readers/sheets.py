@@ -9,12 +9,14 @@ from typing import Any, Final
 
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.blocks import Block, BlockKind, Reading, Row, heading, paragraph
-from vectorforge.ingestion.extract.decode import open_archive, read_member
+from vectorforge.ingestion.extract.decode import open_archive, open_member
 from vectorforge.ingestion.types import MAX_SOURCE_CHARS
 
 _ZIP: Final = b"PK\x03\x04"
 _MAX_NAME_CHARS: Final = MAX_SOURCE_CHARS // 10
 _SHEET: Final = re.compile(r"xl/worksheets/[^/]+\.xml$")
+_BLOCK_BYTES: Final = 1 << 18
+"""Far more than the longest formula of 8,192 characters."""
 _UNSTORED: Final = re.compile(rb"<c\b[^<>]*>\s*<f\b[^<>]*>(?:[^<]*</f>)?\s*(?:<v\s*/>|<v></v>)?\s*</c>")
 """Cells whose formula has no value, as of programs that write workbooks without calculating them."""
 
@@ -35,7 +37,7 @@ def read_workbook(content: bytes) -> Reading:
     missing = 0
     if content.startswith(_ZIP):
         with open_archive(content) as archive:
-            missing = sum(len(_UNSTORED.findall(text)) for text in _sheets(archive))
+            missing = sum(_unstored(archive, name) for name in archive.namelist() if _SHEET.match(name))
     try:
         workbook = CalamineWorkbook.from_filelike(io.BytesIO(content))
         hidden = [one.name for one in workbook.sheets_metadata if one.visible != SheetVisibleEnum.Visible]
@@ -58,8 +60,15 @@ def read_workbook(content: bytes) -> Reading:
     return Reading(blocks, warnings=warnings)
 
 
-def _sheets(archive: zipfile.ZipFile) -> Iterator[bytes]:
-    return (read_member(archive, name) for name in archive.namelist() if _SHEET.match(name))
+def _unstored(archive: zipfile.ZipFile, name: str) -> int:
+    count, rest = 0, b""
+    with open_member(archive, name) as file:
+        while block := file.read(_BLOCK_BYTES):
+            rest += block
+            end = rest.rfind(b"</c>") + 4 if b"</c>" in rest else 0
+            count += sum(1 for _ in _UNSTORED.finditer(rest, 0, end))
+            rest = rest[end:][-_BLOCK_BYTES:]
+    return count
 
 
 def _sheet(name: str, sheet: Any) -> Iterator[Block]:
