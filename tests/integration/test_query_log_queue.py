@@ -20,7 +20,8 @@ from vectorforge.aws.clients import AwsClients
 from vectorforge.aws.handlers.query_log_writer import QueryLogWriterFunction
 from vectorforge.aws.query_log_queue import MAX_MESSAGE_BYTES, QueryLogQueue
 from vectorforge.aws.query_log_record import pointer_fields, record_fields, to_json
-from vectorforge.db.repositories.query_log_repo import QueryLog, storable
+from vectorforge.db.repositories.query_log_repo import QueryLog
+from vectorforge.db.tenant_database import storable_text
 from vectorforge.local.postgres import EmbeddedPostgres
 
 Rows: TypeAlias = Callable[[str], Awaitable[list[QueryLog]]]
@@ -131,7 +132,10 @@ class TestRecordContent:
         await sender.for_tenant(tenant).create(log)
         queue.deliver(writer)
         expected = replace(
-            log, query_text=storable(query), generated_response=storable(long), model=storable(model)
+            log,
+            query_text=storable_text(query),
+            generated_response=storable_text(long),
+            model=storable_text(model),
         )
         assert await rows(tenant) == [expected]
 

@@ -65,7 +65,7 @@ class Setup:
         self.llm = llm or ScriptedLLM(["Water boils ", "at 100. [Sour", "ce 1]"], metrics=self.metrics)
         self.registry = LLMProviderRegistry()
         self.registry.register(self.llm)
-        self.registry.set_default(self.llm.provider_name())
+        self.registry.set_default(self.llm.name)
         self.log = LogList(log_error)
         self.service = QueryService(
             self.retriever, ContextBuilder(), self.registry, self.log, metrics=self.metrics

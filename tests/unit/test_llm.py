@@ -110,7 +110,7 @@ def test_vendors_are_discovered_by_their_variables(monkeypatch: pytest.MonkeyPat
     registry.auto_discover(VectorForgeConfig.from_environment())
     assert registry.list_providers() == VENDORS
     for name in registry.list_providers():
-        assert registry.get(name).provider_name() == name
+        assert registry.get(name).name == name
 
 
 _OTHERS_SKIPPED = [f"Skipped LLM provider: {name} (no credentials)" for name in VENDORS[2:]]

@@ -124,7 +124,7 @@ class Desk:
     def __init__(self, llm: ScriptedLLM, *passages: RetrievedChunk, prices: PriceList | None = None) -> None:
         registry = LLMProviderRegistry()
         registry.register(llm)
-        registry.set_default(llm.provider_name())
+        registry.set_default(llm.name)
         self.log = LogList()
         self.service = QueryService(
             Found(*passages), ContextBuilder(), registry, self.log, prices=prices or PriceList()

@@ -20,7 +20,7 @@ from vectorforge.aws.query_log_record import (
     record_fields,
     to_json,
 )
-from vectorforge.db.repositories.query_log_repo import storable
+from vectorforge.db.tenant_database import storable_text
 from vectorforge.errors import InvalidInputError
 
 texts = st.text(alphabet=st.characters(exclude_categories=()))
@@ -35,13 +35,13 @@ def test_record_round_trip_preserves_storable_text(query: str, answer: str) -> N
     found = parse_message(line)
     assert isinstance(found, QueryLogRecord)
     assert found.tenant_id == "tenant"
-    expected = replace(log, query_text=storable(query), generated_response=storable(answer))
+    expected = replace(log, query_text=storable_text(query), generated_response=storable_text(answer))
     assert found.query_log() == expected
 
 
 @given(text=texts)
 def test_unstorable_characters_are_replaced_one_for_one(text: str) -> None:  # C01; fault 34
-    stored = storable(text)
+    stored = storable_text(text)
     assert "\0" not in stored
     stored.encode()
     if not any(0xD800 <= ord(character) <= 0xDFFF for character in text):
@@ -53,7 +53,7 @@ def test_unstorable_characters_are_replaced_one_for_one(text: str) -> None:  # C
     [("\ud800", "�"), ("a\udc00\ud800b", "a��b"), ("\ud83d\ude42", "🙂"), ("\ufeffa", "\ufeffa"), ("", "")],
 )
 def test_surrogates_are_replaced_or_combined(text: str, stored: str) -> None:
-    assert storable(text) == stored
+    assert storable_text(text) == stored
 
 
 @given(query=texts, answer=texts, repeat=st.integers(1, 3000), limit=st.integers(100_000, 200_000))

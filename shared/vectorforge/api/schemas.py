@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from vectorforge.db.repositories.query_log_repo import storable as storable_text
+from vectorforge.db.tenant_database import storable_text
 from vectorforge.pipeline.step_types import MAX_SUB_QUERIES, MAX_SUB_QUERY_CHARS, Effort
 from vectorforge.pipeline.types import HistoryMessage, RewriteMode
 from vectorforge.types import Location, SearchMode

@@ -22,8 +22,8 @@ from pydantic import (
     ValidationError,
 )
 
-from vectorforge.db.repositories.query_log_repo import QueryLog, json_fields, storable
-from vectorforge.db.tenant_database import checked_tenant
+from vectorforge.db.repositories.query_log_repo import QueryLog, json_fields
+from vectorforge.db.tenant_database import checked_tenant, storable_text
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.types import LoggedOutcome
 from vectorforge.telemetry import SpanName
@@ -39,7 +39,7 @@ _CUT = "\n[{} characters left out by the query log]"
 
 
 def _storable(value: object) -> object:
-    return storable(value) if isinstance(value, str) else value
+    return storable_text(value) if isinstance(value, str) else value
 
 
 _Text = Annotated[str, BeforeValidator(_storable)]

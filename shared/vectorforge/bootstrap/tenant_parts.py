@@ -251,7 +251,7 @@ class CollectionCatalogue:
         return await self.collections.create(
             name,
             description=description,
-            embedding_provider=provider.provider_name(),
+            embedding_provider=provider.name,
             embedding_model=model,
             dimension=actual,
             distance_metric=distance_metric,

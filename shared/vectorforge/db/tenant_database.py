@@ -31,6 +31,12 @@ _CHECK_KEYS = ", vectorforge.check_keys(%s::text[])"
 _NOTHING_TO_CHECK = nullcontext()
 
 
+def storable_text(text: str) -> str:
+    """Return the text with U+FFFD for what PostgreSQL cannot hold: NUL and halves of surrogate pairs."""
+    # UTF-16 has one unit for half a pair, so that one U+FFFD takes its place (in UTF-8 it would be three).
+    return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def checked_tenant(tenant_id: str) -> str:
     """Return the tenant id unchanged if the tables can hold it.
 

@@ -183,13 +183,13 @@ class DocumentStore:
         if collection is None:
             return
         self._last_id = collection.id
-        expected = (default.provider_name(), default.default_model)
+        expected = (default.name, default.default_model)
         if (collection.embedding_provider, collection.embedding_model) != expected:
             logger.warning(
                 "Collection %s embeds with %s (%s), as it was made, not with %s (%s), as the settings say. "
                 "`vectorforge collections reembed` changes its model.",
                 self._name, collection.embedding_model, collection.embedding_provider,
-                default.default_model, default.provider_name(),
+                default.default_model, default.name,
             )  # fmt: skip
 
     async def add(

@@ -83,7 +83,7 @@ class EmbeddingProvider(ABC):
         self._batch_size = max(1, min(batch_size, self.max_batch_size))
         self._seen_dimensions: dict[str, int] = {}
         if health_checker is not None:
-            health_checker.register(f"embedding.{self.provider_name()}", self._health_probe)
+            health_checker.register(f"embedding.{self.name}", self._health_probe)
 
     @abstractmethod
     def provider_name(self) -> str:
@@ -91,7 +91,7 @@ class EmbeddingProvider(ABC):
 
     @property
     def name(self) -> str:
-        """Same as ``provider_name()``."""
+        """Same as ``provider_name()``, which providers implement."""
         return self.provider_name()
 
     @property
@@ -208,10 +208,10 @@ class EmbeddingProvider(ABC):
 
     def _model_key(self, model: str) -> str:
         """Return everything besides the text that determines a vector, for the cache key."""
-        return json.dumps([self.provider_name(), model])
+        return json.dumps([self.name, model])
 
     def _tags(self, model: str) -> dict[str, str]:
-        return {"provider": self.provider_name(), "model": model}
+        return {"provider": self.name, "model": model}
 
     def _cached(self, texts: Sequence[str], model: str) -> "dict[str, array[float]]":
         if self._cache is None or FRESH_VECTORS.get():
@@ -281,7 +281,7 @@ class EmbeddingProvider(ABC):
 
     async def _health_probe(self) -> ComponentHealth:
         """Embed one word without cache and retries."""
-        component = f"embedding.{self.provider_name()}"
+        component = f"embedding.{self.name}"
         try:
             await self._attempt(["health"], self.default_model, Deadline.never())
         except VectorForgeError as exc:

@@ -71,8 +71,8 @@ class EmbeddingProviderRegistry:
     def register(self, provider: EmbeddingProvider) -> None:
         """Add a provider; a second one of the same name replaces the first."""
         provider.retry_budget = self._retry_budget
-        self._providers[provider.provider_name()] = provider
-        self._default = self._default or provider.provider_name()
+        self._providers[provider.name] = provider
+        self._default = self._default or provider.name
 
     def get(self, name: str | None = None) -> EmbeddingProvider:
         """Return the provider of this name, or the default one for None.
@@ -106,7 +106,7 @@ class EmbeddingProviderRegistry:
         Raises:
             ConfigurationError: Unknown name.
         """
-        self._default = self.get(name).provider_name()
+        self._default = self.get(name).name
 
     def list_providers(self) -> list[str]:
         """Return the names, in the order of registration."""
@@ -167,12 +167,12 @@ class EmbeddingProviderRegistry:
         }
         for provider in (*_installed(settings, options), *_configured(settings, store, options)):
             self.register(provider)
-            logger.info("Registered embedding provider: %s", provider.provider_name())
+            logger.info("Registered embedding provider: %s", provider.name)
         default_name = settings.default_provider
         if default_name in self._providers:
             self._default = default_name
             return
-        chosen = self.get_default().provider_name()
+        chosen = self.get_default().name
         logger.warning("Default embedding provider %r not available; using %r", default_name, chosen)
 
     async def aclose(self) -> None:
@@ -236,7 +236,7 @@ class _TenantEmbeddingProvider(EmbeddingProvider):
         self.__dict__["is_remote"] = provider.is_remote  # a class variable of the other providers
 
     def provider_name(self) -> str:
-        return self._shared.provider_name()
+        return self._shared.name
 
     def dimension(self, model: str | None = None) -> int | None:
         return self._shared.dimension(model)

@@ -194,7 +194,7 @@ class ModelChanges:
             prefix = provider.traits(model).document_prefix
             await provider.embed_documents([prefix + text for text in texts], model=model)
             rate = len(texts) / max(time.perf_counter() - started, 1e-6)
-        name = provider.provider_name()
+        name = provider.name
         return EmbeddingEstimate(
             provider=name,
             model=model,
@@ -229,7 +229,7 @@ class ModelChanges:
         traits = provider.traits(model)
         started = await self.stored.start(
             collection.id,
-            provider=provider.provider_name(),
+            provider=provider.name,
             model=model,
             dimension=dimension,
             query_prefix=traits.query_prefix if query_prefix is None else query_prefix,

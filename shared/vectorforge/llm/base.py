@@ -69,7 +69,7 @@ class BaseLLMProvider(ABC):
 
     @property
     def name(self) -> str:
-        """Same as ``provider_name()``."""
+        """Same as ``provider_name()``, which providers implement."""
         return self.provider_name()
 
     @property

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from vectorforge import __version__
-from vectorforge.db.repositories.query_log_repo import QueryLog, storable
+from vectorforge.db.repositories.query_log_repo import QueryLog
+from vectorforge.db.tenant_database import storable_text
 from vectorforge.telemetry import SpanName
 
 _INTERNAL, _KINDS = 1, {"query": 2, "retrieve": 3, "generate": 3}  # 2 is a server's span, 3 a client's
@@ -119,7 +120,7 @@ def _value(value: Any) -> dict[str, Any]:
             return {"doubleValue": value}
         case list():
             return {"arrayValue": {"values": [_value(item) for item in value]}}
-    return {"stringValue": storable(str(value))}
+    return {"stringValue": storable_text(str(value))}
 
 
 def _json(value: Any) -> str:

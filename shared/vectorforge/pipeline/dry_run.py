@@ -72,7 +72,7 @@ def describe_request(run: QueryRun, payload: ContextPayload) -> DryRun:
     longest = run.config.max_tokens if request else 0
     return DryRun(
         query=run.query,
-        provider=run.provider.provider_name(),
+        provider=run.provider.name,
         model=run.model,
         request=request,
         request_sha256=None if request is None else request_hash(request),
@@ -100,4 +100,4 @@ def request_hash(body: Mapping[str, Any]) -> str:
 def _cost(run: QueryRun, prompt_tokens: int, completion_tokens: int) -> float | None:
     if run.provider is None or run.model is None:
         return None
-    return run.prices.estimate_cost(run.provider.provider_name(), run.model, prompt_tokens, completion_tokens)
+    return run.prices.estimate_cost(run.provider.name, run.model, prompt_tokens, completion_tokens)

@@ -151,7 +151,7 @@ class QueryReplayer:
         return run
 
     def _compare_model(self, log: QueryLog, run: QueryRun, replay: QueryReplay) -> None:
-        today = (run.provider and run.provider.provider_name(), run.model)
+        today = (run.provider and run.provider.name, run.model)
         if today != (log.provider, replay.settings["model"]):
             replay.note("model", f"Today {today[0]} · {today[1]} answers by default.")
 

@@ -190,7 +190,7 @@ class QueryRun:
         return MetaEvent(
             request_id=self.request_id,
             collection_id=self.collection_id,
-            provider=self.provider.provider_name() if self.provider else None,
+            provider=self.provider.name if self.provider else None,
             model=self.model,
             extractive=self.is_extractive,
             query_truncated=self.query_truncated,
@@ -328,7 +328,7 @@ class QueryRun:
             **self._summary() | changes,
             id=self.request_id,
             query_text=self.search_text or self.query,
-            provider=self.provider.provider_name() if self.provider else None,
+            provider=self.provider.name if self.provider else None,
             preset=self.config.preset,
         )
 
@@ -340,7 +340,7 @@ class QueryRun:
         prompt, completion = usage.prompt_tokens, usage.completion_tokens
         self.used_tokens += prompt + completion
         models = filter(None, (self.response.model if self.response else None, self.model))
-        name = self.provider.provider_name()
+        name = self.provider.name
         costs = (self.prices.estimate_cost(name, model, prompt, completion) for model in models)
         self.cost_usd = next((cost + self.planning_usd for cost in costs if cost is not None), None)
 
@@ -353,7 +353,7 @@ class QueryRun:
         """Add the tokens and the cost of a planning call."""
         self.used_tokens += prompt + completion
         if self.provider is not None:
-            name, model = self.provider.provider_name(), self.model or ""
+            name, model = self.provider.name, self.model or ""
             self.planning_usd += self.prices.estimate_cost(name, model, prompt, completion) or 0.0
 
     def note_first_token(self) -> None:

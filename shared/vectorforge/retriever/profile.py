@@ -107,10 +107,10 @@ class ProfileVectorStore:
         Raises:
             ConfigurationError: It is not.
         """
-        if embedding_provider.provider_name() != self.collection.embedding_provider:
+        if embedding_provider.name != self.collection.embedding_provider:
             raise ConfigurationError(
                 f"The collection {self.collection.name!r} is embedded by "
-                f"{self.collection.embedding_provider!r}, not by {embedding_provider.provider_name()!r}."
+                f"{self.collection.embedding_provider!r}, not by {embedding_provider.name!r}."
             )
 
     async def upsert_chunks(
@@ -178,7 +178,7 @@ def _default_collection(provider: EmbeddingProvider) -> Collection:
     return Collection(
         id=uuid4(),
         name="profiles",
-        embedding_provider=provider.provider_name(),
+        embedding_provider=provider.name,
         embedding_model=provider.default_model,
         dimension=provider.dimension() or 0,
         distance_metric=DistanceMetric.COSINE,

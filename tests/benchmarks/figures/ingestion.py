@@ -59,7 +59,7 @@ class Room:
     async def collection(self, name: str) -> Collection:
         return await CollectionRepository(self._db).create(
             name,
-            embedding_provider=self._provider.provider_name(),
+            embedding_provider=self._provider.name,
             embedding_model=self._provider.default_model,
             dimension=DIMENSION,
             distance_metric=DistanceMetric.COSINE,

@@ -88,7 +88,7 @@ class Room:
         embedder = embedder or self.new
         return await self.switches.start(
             self.collection.id,
-            provider=embedder.provider_name(),
+            provider=embedder.name,
             model=embedder.default_model,
             dimension=embedder.dimension() or 0,
             query_prefix="",

@@ -64,7 +64,7 @@ class EmbeddingProviderBody(BaseModel):
     def of(cls, provider: EmbeddingProvider, *, is_default: bool) -> Self:
         """Return the body of a provider."""
         return cls(
-            name=provider.provider_name(),
+            name=provider.name,
             default_model=provider.default_model,
             dimension=provider.dimension(),
             is_default=is_default,

@@ -103,10 +103,10 @@ def find_embedder(registry: EmbeddingProviderRegistry, name: str) -> tuple[Embed
     """
     default = registry.get_default()
     names = registry.list_providers()
-    providers = [default, *(registry.get(other) for other in names if other != default.provider_name())]
+    providers = [default, *(registry.get(other) for other in names if other != default.name)]
     prefix, slash, model = name.partition("/")
     for provider in providers:
-        if prefix == provider.provider_name() and (model or not slash):
+        if prefix == provider.name and (model or not slash):
             return provider, model or provider.default_model
     for provider in providers:
         if name == provider.default_model:
@@ -179,6 +179,6 @@ async def create_embeddings(
             EmbeddingBody(index=index, embedding=as_base64(vector) if is_base64 else vector)
             for index, vector in enumerate(vectors)
         ],
-        model=f"{provider.provider_name()}/{model}",
+        model=f"{provider.name}/{model}",
         usage=EmbeddingUsage(prompt_tokens=tokens, total_tokens=tokens),
     )

@@ -205,7 +205,7 @@ async def _embedding(
     finally:
         await registry.aclose()
     elapsed_ms = (time.perf_counter() - started) * 1000
-    name = f"{provider.provider_name()}/{provider.default_model}"
+    name = f"{provider.name}/{provider.default_model}"
     return Check(
         "embedding", "ok", f"{name}, {len(vector)} dimensions, first vector after {elapsed_ms:.0f} ms"
     )

@@ -205,9 +205,7 @@ async def _collection(session: Session, name: str | None) -> Collection:
         provider = session.services.embeddings.get()
         model = provider.default_model
         dimension = provider.dimension(model) or 0
-        return Collection(
-            uuid4(), requested, provider.provider_name(), model, dimension, DistanceMetric.COSINE
-        )
+        return Collection(uuid4(), requested, provider.name, model, dimension, DistanceMetric.COSINE)
 
 
 def _print(terminal: Terminal, estimate: IngestEstimate) -> None:

@@ -6,8 +6,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID, uuid4
 
-from vectorforge.db.repositories.query_log_repo import storable
-from vectorforge.db.tenant_database import TenantDatabase
+from vectorforge.db.tenant_database import TenantDatabase, storable_text
 from vectorforge.errors import ConflictError, InvalidInputError
 from vectorforge.types import Location, location_text
 
@@ -325,8 +324,8 @@ class ConversationRepository:
         """
         values = {
             "id": conversation_id,
-            "question": storable(question),
-            "answer": storable(answer),
+            "question": storable_text(question),
+            "answer": storable_text(answer),
             "query_id": query_id,
             "details": details,
             "max_messages": self.max_messages,
@@ -372,8 +371,8 @@ class ConversationRepository:
 def _checked(title: str) -> str:
     if len(title) > MAX_TITLE_CHARS:
         raise InvalidInputError(f"title must have at most {MAX_TITLE_CHARS} characters.", field="title")
-    return storable(title)
+    return storable_text(title)
 
 
 def _stored_name(credential: str | None) -> str | None:
-    return credential and storable(credential)[:MAX_CREDENTIAL_CHARS]
+    return credential and storable_text(credential)[:MAX_CREDENTIAL_CHARS]

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.paging import CONDITIONS, QueryFilter, checked_page
-from vectorforge.db.tenant_database import TenantDatabase, checked_tenant
+from vectorforge.db.tenant_database import TenantDatabase, checked_tenant, storable_text
 from vectorforge.errors import DatabaseUnavailableError, VectorForgeError
 from vectorforge.telemetry import TraceRecord
 
@@ -142,8 +142,8 @@ class QueryLogRepository:
 
         values: dict[str, Any] = {name: getattr(log, name) for name in _FIELDS}
         values |= {
-            "query_text": storable(log.query_text),
-            "generated_response": storable(log.generated_response),
+            "query_text": storable_text(log.query_text),
+            "generated_response": storable_text(log.generated_response),
             "retrieved_chunk_ids": Jsonb(list(log.retrieved_chunk_ids), dumps=to_json),
             "used_chunk_ids": Jsonb(list(log.used_chunk_ids), dumps=to_json),
             "degraded": Jsonb(list(log.degraded), dumps=to_json),
@@ -192,12 +192,6 @@ class QueryLogRepository:
         place = {"limit": limit, "offset": offset, "after_time": after_time, "after_id": after_id}
         values = {**matching.values, **place}
         return [_query_log(row) for row in await self._db.fetch_all(_LIST, values)]
-
-
-def storable(text: str) -> str:
-    """Return the text with U+FFFD for what PostgreSQL cannot hold: NUL and halves of surrogate pairs."""
-    # UTF-16 has one unit for half a pair, so that one U+FFFD takes its place (in UTF-8 it would be three).
-    return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _query_log(row: "DictRow") -> QueryLog:
@@ -256,14 +250,14 @@ def _row(tenant_id: str, log: QueryLog) -> dict[str, Any]:
 
 
 def json_fields(log: QueryLog) -> dict[str, Any]:
-    """Return a record's fields as JSON types; empty objects become null, texts ``storable``."""
+    """Return a record's fields as JSON types; empty objects become null, texts ``storable_text``."""
     return {field.name: _json_value(getattr(log, field.name)) for field in fields(log)}
 
 
 def _json_value(value: Any) -> Any:
     match value:
         case str():
-            return storable(value)
+            return storable_text(value)
         case UUID():
             return str(value)
         case datetime():

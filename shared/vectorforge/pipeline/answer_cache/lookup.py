@@ -166,7 +166,7 @@ def query_claim(run: QueryRun, settings: VectorForgeConfig) -> Claim:
         calls = 1 + MAX_SEARCH_ROUNDS
         prompt_tokens, answer_tokens = calls * prompt_tokens, calls * answer_tokens
     model = run.model or provider.default_model
-    cost = run.prices.estimate_cost(provider.provider_name(), model, prompt_tokens, answer_tokens)
+    cost = run.prices.estimate_cost(provider.name, model, prompt_tokens, answer_tokens)
     return Claim(is_stream=is_stream, tokens=prompt_tokens + answer_tokens, cost_usd=cost or 0.0)
 
 
