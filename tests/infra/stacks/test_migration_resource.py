@@ -7,19 +7,8 @@ from pathlib import Path
 import pytest
 
 from infra.functions.migration import MIGRATIONS, fingerprint
-from infra.settings import STAGES
 from infra.stage_settings import StageSettings
 from tests.infra.stack_template import StackTemplate, text
-
-
-@pytest.fixture(scope="module", params=sorted(STAGES))
-def stage(request: pytest.FixtureRequest) -> StageSettings:
-    return STAGES[request.param]
-
-
-@pytest.fixture(scope="module")
-def template(stage: StageSettings, app_templates: dict[str, StackTemplate]) -> StackTemplate:
-    return app_templates[stage.stage]
 
 
 @pytest.fixture
