@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 
 import httpx2
+import psycopg
 import pytest
 import pytest_asyncio
 from playwright.async_api import FilePayload, expect
@@ -24,16 +25,28 @@ KETTLE = (
     "# Kettle care 🫖\n\nA short guide 👩‍🔧.\n\n## Safety\n\nNever open the lid while the kettle is on.\n\n"
     "## Descaling\n\nDescale the kettle every three months with two spoons of citric acid.\n"
 )
+COPIES = """
+INSERT INTO vectorforge.collections
+    (tenant_id, id, name, embedding_provider, embedding_model, dimension, distance_metric)
+SELECT tenant_id, gen_random_uuid(), copy, embedding_provider, embedding_model, dimension, distance_metric
+FROM vectorforge.collections CROSS JOIN unnest(%(names)s::text[]) AS copy
+"""
+"""Requests for 250 collections would take most of the test's time."""
 BREAD = "# Bread\n\nLet the dough rise for two hours before baking it at 230 degrees.\n"
 
 
+@pytest.fixture
+def tenant(make_tenant: Callable[[], str]) -> str:
+    return make_tenant()
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def server_url(postgres_server: EmbeddedPostgres, make_tenant: Callable[[], str]) -> AsyncIterator[str]:
+async def server_url(postgres_server: EmbeddedPostgres, tenant: str) -> AsyncIterator[str]:
     """Start a laptop's server with a new tenant."""
     config = VectorForgeConfig(
         database=DatabaseSettings(database_url=SecretStr(postgres_server.app_url)),
         llm=LLMSettings(),
-        server=ServerSettings(auth="local", local_tenant=make_tenant()),
+        server=ServerSettings(auth="local", local_tenant=tenant),
     )
     async with serve(create_app(Application.build(config))) as url:
         yield url
@@ -102,13 +115,15 @@ async def test_sources_and_citations_show_the_place_of_their_sentence(
 
 
 async def test_picker_of_250_collections_offers_each_and_queries_the_last(
-    server_url: str, visit: Visit
+    server_url: str, visit: Visit, postgres_server: EmbeddedPostgres, tenant: str
 ) -> None:
     """The API lists 200 per page."""
     names = [f"topic-{number:03d}" for number in range(250)]
     async with httpx2.AsyncClient(base_url=server_url) as client:
-        for name in names:
-            (await client.post("/v1/collections", json={"name": name})).raise_for_status()
+        (await client.post("/v1/collections", json={"name": names[-1]})).raise_for_status()
+    with psycopg.connect(postgres_server.app_url) as connection:
+        connection.execute("SELECT vectorforge.enter_tenant(%s)", [tenant])
+        connection.execute(COPIES, {"names": names[:-1]})
     page = await visit(server_url)
     picker = page.get_by_label("Collection", exact=True)
     await expect(picker.locator("option")).to_have_text(names)
