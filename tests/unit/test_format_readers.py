@@ -4,8 +4,11 @@ import base64
 import io
 import quopri
 from collections.abc import Callable
+from typing import Any
 
+import docx
 import pytest
+from docx.enum.style import WD_STYLE_TYPE
 from reportlab.pdfgen.canvas import Canvas
 
 from tests.support.documents import one, reason
@@ -15,7 +18,18 @@ from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract import extract, media, split
 from vectorforge.ingestion.types import ExtractionLimits, SpanKind
 
+NAMESPACES = {
+    "w": "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
+    "m": "http://schemas.openxmlformats.org/officeDocument/2006/math",
+    "mc": "http://schemas.openxmlformats.org/markup-compatibility/2006",
+}
+BOX = "<w:txbxContent><w:p><w:r><w:t>Boxed.</w:t></w:r></w:p></w:txbxContent>"
 MAIL = b"Subject: Outer\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nOuter.\n--b\n"
+
+
+def word_element(markup: str) -> Any:
+    declared = " ".join(f'xmlns:{prefix}="{name}"' for prefix, name in NAMESPACES.items())
+    return docx.oxml.parse_xml(markup.replace(">", f" {declared}>", 1))
 
 
 class TestSlides:
@@ -77,6 +91,35 @@ class TestDocuments:
     )
     def test_damaged_file_is_rejected(self, name: str) -> None:
         assert reason(b"PK\x03\x04" + bytes(40), name) in ("unreadable", "undecodable")
+
+
+class TestWordDocuments:
+    def test_text_in_controls_insertions_formulas_and_boxes_is_read_once(self) -> None:
+        document, out = docx.Document(), io.BytesIO()
+        first = document.add_paragraph("Run.")
+        table = document.add_table(1, 1).cell(0, 0).add_table(1, 1)
+        table.cell(0, 0).text = "Nested."
+        for markup in (
+            "<w:ins><w:r><w:t> Inserted.</w:t></w:r></w:ins>",
+            "<w:moveFrom><w:r><w:t> Moved away.</w:t></w:r></w:moveFrom>",
+            "<w:sdt><w:sdtContent><w:r><w:t> Control.</w:t></w:r></w:sdtContent></w:sdt>",
+            "<m:oMath><m:r><m:t> a=b</m:t></m:r></m:oMath>",
+            (
+                f"<w:r><mc:AlternateContent><mc:Choice>{BOX}</mc:Choice><mc:Fallback>{BOX}</mc:Fallback>"
+                "</mc:AlternateContent></w:r>"
+            ),
+        ):
+            first._p.append(word_element(markup))
+        contents = '<w:p><w:pPr><w:pStyle w:val="TOC1"/></w:pPr><w:r><w:t>Run. 1</w:t></w:r></w:p>'
+        document.styles.add_style("TOC 1", WD_STYLE_TYPE.PARAGRAPH)
+        control = "<w:p><w:r><w:t>In a control.</w:t></w:r></w:p>"
+        document.element.body.insert(
+            0, word_element(f"<w:sdt><w:sdtContent>{contents}{control}</w:sdtContent></w:sdt>")
+        )
+        document.save(out)
+        assert one(out.getvalue(), "a.docx").text == (
+            "In a control.\n\nRun. Inserted. Control. a=b\n\nBoxed.\n\nNested."
+        )
 
 
 class TestMail:

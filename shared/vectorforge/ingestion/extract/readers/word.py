@@ -17,12 +17,19 @@ from vectorforge.ingestion.extract.blocks import (
     table,
 )
 from vectorforge.ingestion.extract.decode import open_archive
+from vectorforge.ingestion.extract.readers.xml import local_name, parse_xml
 
 _TITLE_IS_WITHIN: Final = 50
 """Paragraphs from the start: a later one is no title of the document."""
 _HEADING_STYLE: Final = re.compile(r"heading ([1-6])", re.IGNORECASE)
 _LIST_LEVEL: Final = re.compile(r"List.*? ([2-5])$")
+_CONTENTS_STYLE: Final = re.compile(r"toc (\d|heading)", re.IGNORECASE)
+_CHARACTERS: Final = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+_OMITTED: Final = ("pPr", "rPr", "del", "moveFrom", "txbxContent", "AlternateContent", "pict", "drawing")
+_FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+"""A text box again, for older programs."""
 _W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_CONTROLS: Final = tuple(f"{_W}{name}" for name in ("sdt", "sdtContent", "customXml", "ins", "moveTo"))
 
 
 def read_docx(content: bytes) -> Reading:
@@ -39,8 +46,8 @@ def read_docx(content: bytes) -> Reading:
 
     try:
         document = Document(io.BytesIO(content))
-        notes = _footnotes(document)
-        return Reading([*_blocks(document, notes)], _title(document))
+        body = document.element.body
+        return Reading([*_blocks(body, document, _footnotes(document))], _title(document))
     except (ExtractionError, MemoryError):
         raise
     except Exception as exc:  # python-docx, lxml, zipfile and zlib raise many kinds
@@ -60,29 +67,55 @@ def _style(paragraph_: Any) -> str:
     return (paragraph_.style.name or "") if paragraph_.style is not None else ""
 
 
-def _blocks(document: Any, notes: dict[str, str]) -> Iterator[Block]:
-    for content in document.iter_inner_content():
-        if hasattr(content, "rows"):
-            yield from _table(content)
-            continue
-        text: str = content.text.strip()
-        style = _style(content)
-        if found := _HEADING_STYLE.match(style):
-            yield heading(text, int(found[1]))
-        elif style == "Title":
-            yield heading(text, 1)
-        elif style.startswith("List") or content._p.find(f"{_W}pPr/{_W}numPr") is not None:  # noqa: SLF001 - no public way
-            level = _LIST_LEVEL.search(style)
-            yield item(text, int(level[1]) - 1 if level else 0)
-        else:
-            yield Block(BlockKind.CAPTION if style == "Caption" else BlockKind.PARAGRAPH, text)
-        for reference in content._p.iter(f"{_W}footnoteReference"):  # noqa: SLF001 - python-docx knows no footnotes
-            yield paragraph(notes.get(reference.get(f"{_W}id", ""), ""))
+def _blocks(element: Any, document: Any, notes: dict[str, str]) -> Iterator[Block]:
+    """Yield the blocks of a body, a content control or a text box; python-docx skips both of the latter."""
+    from docx.table import Table
+    from docx.text.paragraph import Paragraph
+
+    for child in element:
+        if child.tag == f"{_W}tbl":
+            yield from _table(Table(child, document))
+        elif child.tag == f"{_W}p":
+            yield from _paragraph(child, _style(Paragraph(child, document)), notes)
+            for box in child.iter(f"{_W}txbxContent"):
+                if next(box.iterancestors(_FALLBACK), None) is None:
+                    yield from _blocks(box, document, notes)
+        elif child.tag in _CONTROLS:
+            yield from _blocks(child, document, notes)
+
+
+def _paragraph(element: Any, style: str, notes: dict[str, str]) -> Iterator[Block]:
+    text = _text(element).strip()
+    if _CONTENTS_STYLE.match(style):
+        return
+    if found := _HEADING_STYLE.match(style):
+        yield heading(text, int(found[1]))
+    elif style == "Title":
+        yield heading(text, 1)
+    elif style.startswith("List") or element.find(f"{_W}pPr/{_W}numPr") is not None:
+        level = _LIST_LEVEL.search(style)
+        yield item(text, int(level[1]) - 1 if level else 0)
+    else:
+        yield Block(BlockKind.CAPTION if style == "Caption" else BlockKind.PARAGRAPH, text)
+    for reference in element.iter(f"{_W}footnoteReference"):
+        yield paragraph(notes.get(reference.get(f"{_W}id", ""), ""))
+
+
+def _text(element: Any) -> str:
+    """Return a paragraph's text with insertions, fields, controls and formulas, without its text boxes."""
+    parts: list[str] = []
+    for child in element:
+        name = local_name(child)
+        if name == "t":
+            parts.append(child.text or "")
+        elif name in _CHARACTERS:
+            parts.append(_CHARACTERS[name])
+        elif name not in _OMITTED:
+            parts.append(_text(child))
+    return "".join(parts)
 
 
 def _footnotes(document: Any) -> dict[str, str]:
-    from vectorforge.ingestion.extract.readers.xml import parse_xml
-
     for relation in document.part.rels.values():
         if relation.reltype.endswith("/footnotes") and not relation.is_external:
             root = parse_xml(relation.target_part.blob)
@@ -101,9 +134,10 @@ def _table(found: Any) -> list[Block]:
         cells: list[str] = []
         previous = None
         for cell in row.cells:  # a merged cell is listed once for each column it covers
-            same = cell._tc is previous  # noqa: SLF001 - python-docx has no public identity of a cell
-            cells.append("" if same else " ".join(cell.text.split()))
-            previous = cell._tc  # noqa: SLF001 - see above
+            element = cell._tc  # noqa: SLF001 - python-docx has no public identity of a cell
+            texts = [] if element is previous else map(_text, element.iter(f"{_W}p"))
+            cells.append(" ".join(" ".join(texts).split()))
+            previous = element
         rows.append(Row(cells))
     return table(rows, has_header=_has_header(found))
 
