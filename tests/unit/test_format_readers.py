@@ -93,6 +93,27 @@ class TestDocuments:
         assert reason(b"PK\x03\x04" + bytes(40), name) in ("unreadable", "undecodable")
 
 
+class TestPages:
+    def test_empty_elements_of_xhtml_do_not_hide_the_text_after_them(self) -> None:
+        page = b"""<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><head><title/></head>
+            <body><p>One <a id="x"/>two.</p><script src="x"/><p>Three.</p></body></html>"""
+        assert one(page, "a.xhtml").text == "One two.\n\nThree."
+
+    def test_form_with_most_of_the_text_is_read(self) -> None:
+        page = (
+            b"<html><body><p>Menu</p><form><h1>Prices</h1><p>Oil costs three euros.</p></form></body></html>"
+        )
+        assert one(page, "a.html").text == "Menu\n\n# Prices\n\nOil costs three euros."
+
+    def test_chapter_of_a_book_has_its_header_and_notes(self) -> None:
+        names = {
+            "META-INF/container.xml": b'<c><rootfile full-path="c.opf"/></c>',
+            "c.opf": b'<p><item id="a" href="a.xhtml"/><itemref idref="a"/></p>',
+            "a.xhtml": b"<body><header><h1>One</h1></header><p>Text.</p><aside>A note.</aside></body>",
+        }
+        assert one(zipped(names), "a.epub").text == "# One\n\nText.\n\nA note."
+
+
 class TestWordDocuments:
     def test_text_in_controls_insertions_formulas_and_boxes_is_read_once(self) -> None:
         document, out = docx.Document(), io.BytesIO()

@@ -39,6 +39,9 @@ _DROPPED = frozenset(
 _PARAGRAPHS = frozenset({"article", "blockquote", "dl", "figure", "ol", "p", "section", "table", "ul"})
 _HEADING = re.compile(r"h[1-6]")
 _DECLARED = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w-]+)", re.IGNORECASE)
+_XHTML = 'xmlns="http://www.w3.org/1999/xhtml"'
+_EMPTY = re.compile(r"<((title|script|style|iframe|textarea|noscript|a|i|b|p|div|span|td|th|li)\b[^<>]*)/>")
+"""Elements that XHTML may write as one tag, which HTML takes for a start without an end."""
 _SMALLEST_MAIN_SHARE = 0.3
 _STRUCTURE = frozenset({"table", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "ul", "ol"})
 """Elements that no cell of a table of data has: a table with them is layout."""
@@ -49,7 +52,8 @@ def read_html(content: bytes, *, charset: str | None = None) -> Reading:
 
     Scripts, styles, navigation, page headers and footers, asides and forms are left out. When the page
     has one ``<main>`` or ``<article>`` that holds a good share of its text, only that is taken, with its
-    own header. Tables with headings, lists or tables in their cells are layout, and read as text.
+    own header; a form that holds most of the text is read, too. Tables with headings, lists or tables in
+    their cells are layout, and read as text.
 
     Args:
         content: The page; its encoding is that of a byte order mark, ``charset`` or ``<meta charset>``.
@@ -61,22 +65,30 @@ def read_html(content: bytes, *, charset: str | None = None) -> Reading:
     Raises:
         ExtractionError: ``undecodable``.
     """
-    from selectolax.lexbor import LexborHTMLParser
-
-    markup, warnings = _decode(content, charset)
-    tree = LexborHTMLParser(markup)
+    tree, warnings = _parse(content, charset)
     title_node = tree.css_first("head title") or tree.css_first("h1")
     title = " ".join(title_node.text().split()) if title_node else ""
     return Reading(_main_blocks(tree), title, warnings)
 
 
-def _decode(content: bytes, charset: str | None) -> tuple[str, list[str]]:
+def _parse(content: bytes, charset: str | None = None) -> "tuple[LexborHTMLParser, list[str]]":
+    from selectolax.lexbor import LexborHTMLParser
+
     declared = _DECLARED.search(content[:4096])
-    return decode(content, charset or (declared[1].decode("ascii") if declared else None))
+    markup, warnings = decode(content, charset or (declared[1].decode("ascii") if declared else None))
+    if _XHTML in markup[:2048]:
+        markup = _EMPTY.sub(r"<\1></\2>", markup)
+    return LexborHTMLParser(markup), warnings
 
 
 def _main_blocks(tree: "LexborHTMLParser") -> list[Block]:
-    whole = _render(tree.body, _DROPPED) if tree.body is not None else []
+    if tree.body is None:
+        return []
+    whole = _render(tree.body, _DROPPED)
+    if tree.css_first("form"):
+        with_forms = _render(tree.body, _DROPPED - {"form"})
+        if _size(whole) < _SMALLEST_MAIN_SHARE * _size(with_forms):
+            whole = with_forms
     for selector in ("main", "[role=main]", "article"):
         nodes = tree.css(selector)
         if len(nodes) == 1:
@@ -258,4 +270,5 @@ def _chapters(archive: ZipFile, package: Any, folder: str) -> Iterator[Block]:
     for found in package.iter():
         path = paths.get(found.get("idref")) if local_name(found) == "itemref" else None
         if path is not None and found.get("linear") != "no" and path in archive.NameToInfo:
-            yield from read_html(read_member(archive, path)).blocks
+            tree, _ = _parse(read_member(archive, path))
+            yield from _render(tree.body, _DROPPED - {"header", "aside"}) if tree.body is not None else ()
