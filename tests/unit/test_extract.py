@@ -60,6 +60,9 @@ class TestFormats:
             "After it.",
         ]
 
+    def test_separator_line_of_excel_is_no_header_of_a_table(self) -> None:
+        assert one(b"sep=;\r\nname;price\r\nOil;3,5\r\n", "a.csv").text == "name: Oil; price: 3,5"
+
     def test_csv_rows_become_paragraphs(self) -> None:
         table = b'name;price\nApple;"1,5\n2"\n\nPear;2;extra\n'
         assert (

@@ -1,9 +1,6 @@
 """Readers of slides, OpenDocument, books, mail, XML and archives."""
 
-import base64
 import io
-import quopri
-from collections.abc import Callable
 from typing import Any
 
 import docx
@@ -12,7 +9,7 @@ from docx.enum.style import WD_STYLE_TYPE
 from reportlab.pdfgen.canvas import Canvas
 
 from tests.support.documents import one, reason
-from tests.support.formats import office, others, outlook, pdfs
+from tests.support.formats import office, others, pdfs
 from tests.unit.read_formats import chunks, zipped
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract import extract, media, split
@@ -24,7 +21,6 @@ NAMESPACES = {
     "mc": "http://schemas.openxmlformats.org/markup-compatibility/2006",
 }
 BOX = "<w:txbxContent><w:p><w:r><w:t>Boxed.</w:t></w:r></w:p></w:txbxContent>"
-MAIL = b"Subject: Outer\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nOuter.\n--b\n"
 
 
 def word_element(markup: str) -> Any:
@@ -141,47 +137,6 @@ class TestWordDocuments:
         assert one(out.getvalue(), "a.docx").text == (
             "In a control.\n\nRun. Inserted. Control. a=b\n\nBoxed.\n\nNested."
         )
-
-
-class TestMail:
-    def test_attachments_are_sections(self) -> None:
-        document = one(others.mail().content, "a.eml")
-        assert "# Attachment: notice.pdf\n\n" in document.text
-        assert "\n\n## Notice\n\n" in document.text
-        assert "# Attachment: book.xlsx\n\n## Sales\n\n" in document.text
-        assert document.warnings == ("book.xlsx: Hidden sheets were left out: 1.",)
-
-    def test_outlook_mail_is_read_with_attachments(self) -> None:
-        content = outlook.message(
-            "Key", "Ann", "Under the pot.", {"a.csv": b"name,n\nx,1\n", "b.png": b"\x89PNG"}
-        )
-        document = one(content, "a.msg")
-        assert document.text.startswith('Subject: Key\nFrom: "Ann" <Ann@example.com>\n\nUnder the pot.')
-        assert document.text.endswith("# Attachment: a.csv\n\nname: x; n: 1")
-        assert document.warnings == ("Attachments are not read: b.png.",)
-        assert one(content, "download").media_type == media.OUTLOOK
-
-    def test_outlook_mail_with_stream_larger_than_the_file_is_rejected(self) -> None:
-        content = bytearray(outlook.message("Key", "Ann", "Under the pot.", {}))
-        entry = content.index("__substg1.0_1000001F".encode("utf-16-le"))  # the body
-        content[entry + 120 : entry + 124] = (2**31).to_bytes(4, "little")
-        assert reason(bytes(content), "a.msg") == "unreadable"
-
-    @pytest.mark.parametrize("encode", [base64.encodebytes, quopri.encodestring])
-    def test_encoded_mail_attached_to_mail_is_read(self, encode: Callable[[bytes], bytes]) -> None:
-        name = b"base64" if encode is base64.encodebytes else b"Quoted-Printable"
-        inner = encode("Subject: Inner\n\nThe key = lies under the größte pot.".encode())
-        content = MAIL + b"Content-Type: message/rfc822\nContent-Transfer-Encoding: " + name + b"\n\n" + inner
-        document = one(content + b"\n--b--\n", "a.eml")
-        assert document.text.endswith(
-            "Attachment: Inner\n\nSubject: Inner\n\nThe key = lies under the größte pot."
-        )
-        assert document.warnings == ()
-
-    def test_warnings_about_an_attachment_are_warnings_of_the_mail(self) -> None:
-        content = MAIL + b'Content-Type: application/octet-stream; name="c.txt"\n\nCaf\xe9\n--b--\n'
-        document = one(content, "a.eml")
-        assert document.warnings == ("c.txt: The text is not UTF-8; read as Windows-1252.",)
 
 
 class TestArchives:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from email.message import EmailMessage
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract import media
@@ -28,6 +28,15 @@ _MAX_DEPTH: Final = 3
 """Levels of mails attached to mails that are read."""
 _NOT_WITHIN: Final = frozenset({media.OUTLOOK, media.ZIP, media.RECORD})
 """Types of attachments that are not read: they have files themselves."""
+_SIGNATURES: Final = ("application/pgp-signature", "application/pkcs7-signature")
+
+
+class _Attachment(NamedTuple):
+    name: str
+    content: bytes | EmailMessage
+    declared: str | None = None
+    """Media type, of a part without a name."""
+    charset: str | None = None
 
 
 def read_eml(content: bytes | EmailMessage, *, depth: int = 0) -> Reading:
@@ -47,8 +56,8 @@ def read_eml(content: bytes | EmailMessage, *, depth: int = 0) -> Reading:
         if not isinstance(message, EmailMessage):
             message = email.message_from_bytes(message, policy=email.policy.default)
         headers = {name: str(message[name] or "") for name in _HEADERS}
-        body, warnings = _eml_body(message)
-        attachments = [*_eml_attachments(message)]
+        part, body, warnings = _eml_body(message)
+        attachments = [*_eml_attachments(message, part)]
         date = getattr(message["Date"], "datetime", None)
     except (ExtractionError, MemoryError):
         raise
@@ -78,7 +87,7 @@ def read_msg(content: bytes) -> Reading:
         body = [paragraph(text)] if text else []
         if not body and message.html_body:
             body = [*read_html(message.html_body.encode(), charset="utf-8").blocks]
-        attachments = [(one.file_name or "", one.file_bytes or b"") for one in message.attachments]
+        attachments = [_Attachment(one.file_name or "", one.file_bytes or b"") for one in message.attachments]
     except (ExtractionError, MemoryError):
         raise
     except Exception as exc:  # olefile and python-oxmsg raise many kinds
@@ -90,18 +99,19 @@ def _mail(
     headers: Mapping[str, str],
     date: datetime | None,
     body: Iterable[Block],
-    attachments: Iterable[tuple[str, bytes | EmailMessage]],
+    attachments: Iterable[_Attachment],
     warnings: list[str],
     depth: int = 0,
 ) -> Reading:
     shown = {name: clean(" ".join(value.split()))[0][:_MAX_HEADER_CHARS] for name, value in headers.items()}
     blocks, unread = [*body], list[str]()
-    for number, (name, content) in enumerate(attachments):
-        read = _attachment(name, content, depth) if number < _MAX_ATTACHMENTS else Reading([])
+    for number, one in enumerate(attachments):
+        read = _section(one, depth) if number < _MAX_ATTACHMENTS else Reading([])
         blocks += read.blocks
-        warnings += [f"{clean(name or 'unnamed')[0][:100]}: {warning}" for warning in read.warnings]
-        if not read.blocks:
-            unread.append(name or "unnamed")
+        name = clean(one.name or "unnamed")[0][:100]
+        warnings += [f"{name}: {warning}" for warning in read.warnings]
+        if not read.blocks and (one.name or isinstance(one.content, EmailMessage) or one.content.strip()):
+            unread.append(name)
     if not blocks:
         raise ExtractionError("The mail has no text.", reason="empty")
     if unread:
@@ -116,25 +126,35 @@ def _mail(
     )
 
 
-def _attachment(name: str, content: bytes | EmailMessage, depth: int) -> Reading:
+def _section(one: _Attachment, depth: int) -> Reading:
     """Return a section of the attachment's blocks without their pages; without blocks if it is not read."""
+    content = one.content
     try:
-        kind = media.MAIL if isinstance(content, EmailMessage) else media.detect(content, name, None)
+        if isinstance(content, EmailMessage):
+            kind = media.MAIL
+        else:
+            kind = media.detect(content, one.name, one.declared)
         if kind == media.MAIL:
             read = read_eml(content, depth=depth + 1) if depth < _MAX_DEPTH else Reading([])
         elif isinstance(content, EmailMessage) or not content.strip() or kind in _NOT_WITHIN:
             return Reading([])
-        elif has_reader(kind):
-            read = read_blocks(kind, content)
         else:
-            text, warnings = decode(content)
-            text = read_markdown(text, [])["text"] if kind == media.MARKDOWN else text
-            read = Reading([paragraph(text)], warnings=warnings)
+            read = _read(kind, content, one.charset)
         inner = [_inner(block) for block in read.blocks]
     except ExtractionError:
         return Reading([])
-    title = heading(f"Attachment: {' '.join(clean(name)[0].split())}")
-    return Reading([title, *inner] if inner else [], warnings=read.warnings)
+    title = [heading(f"Attachment: {' '.join(clean(one.name)[0].split())}")] if one.name else []
+    return Reading([*title, *inner] if inner else [], warnings=read.warnings)
+
+
+def _read(kind: str, content: bytes, charset: str | None) -> Reading:
+    if has_reader(kind):
+        read = read_blocks(kind, content, charset=charset)
+        return replace(read, blocks=[*read.blocks])
+    text, warnings = decode(content, charset)
+    text = read_markdown(text, [])["text"] if kind == media.MARKDOWN else text
+    text = text.replace("\r\n", "\n").strip()
+    return Reading([paragraph(text)] if text else [], warnings=warnings)
 
 
 def _inner(block: Block) -> Block:
@@ -143,33 +163,40 @@ def _inner(block: Block) -> Block:
     return replace(block, level=min(level, 6), location=None, places=(), rows=rows)
 
 
-def _eml_body(message: EmailMessage) -> tuple[list[Block], list[str]]:
+def _eml_body(message: EmailMessage) -> tuple[EmailMessage | None, list[Block], list[str]]:
+    """Return the part with the body, its blocks and its warnings."""
     for kind in ("plain", "html"):
         part: Any = message.get_body((kind,))
         payload = part.get_payload(decode=True) if part is not None else None
-        if not payload:
-            continue
-        charset = part.get_content_charset()
-        if kind == "html":
-            read = read_html(payload, charset=charset)
-            blocks, warnings = [*read.blocks], [*read.warnings]
-        else:
-            text, warnings = decode(payload, charset)
-            text = text.replace("\r\n", "\n").strip()
-            blocks = [paragraph(text)] if text else []
-        if blocks:
-            return blocks, warnings
-    return [], []
+        if payload and (read := _read(f"text/{kind}", payload, part.get_content_charset())).blocks:
+            return part, [*read.blocks], [*read.warnings]
+    return None, [], []
 
 
-def _eml_attachments(message: EmailMessage) -> Iterator[tuple[str, bytes | EmailMessage]]:
-    for part in message.iter_attachments():
-        payload: Any = part.get_payload(decode=True)
-        name = part.get_filename()
-        inner = part.get_payload(0) if part.get_content_type() == media.MAIL and part.is_multipart() else None
-        if inner is not None and str(part["Content-Transfer-Encoding"]).strip().lower() in _ENCODED:
-            part.set_payload(inner.as_string())
-            inner = email.message_from_bytes(part.get_payload(decode=True), policy=email.policy.default)
-        if isinstance(inner, EmailMessage) and inner.keys():
-            payload, name = inner, name or inner["Subject"]
-        yield str(name or ""), payload if isinstance(payload, bytes | EmailMessage) else b""
+def _eml_attachments(message: EmailMessage, body: EmailMessage | None) -> Iterator[_Attachment]:
+    """Yield the parts other than the body and its alternatives, in their order."""
+    pending = [message]
+    while pending:
+        part: Any = pending.pop()
+        kind = part.get_content_type()
+        if kind == "multipart/alternative":
+            found = None if any(one is body for one in part.walk()) else part.get_body(("plain", "html"))
+            pending += [found] if found is not None else []
+        elif part.get_content_maintype() == "multipart":
+            pending += reversed([*part.iter_parts()])
+        elif part is not body and kind not in _SIGNATURES:
+            yield _eml_attachment(part, kind)
+
+
+def _eml_attachment(part: Any, kind: str) -> _Attachment:
+    name = str(part.get_filename() or "")
+    payload = part.get_payload(decode=True)
+    inner = part.get_payload(0) if kind == media.MAIL and part.is_multipart() else None
+    if inner is not None and str(part["Content-Transfer-Encoding"]).strip().lower() in _ENCODED:
+        part.set_payload(inner.as_string())
+        inner = email.message_from_bytes(part.get_payload(decode=True), policy=email.policy.default)
+    if isinstance(inner, EmailMessage) and inner.keys():
+        payload, name = inner, name or str(inner["Subject"] or "")
+    declared = None if name else kind
+    content = payload if isinstance(payload, bytes | EmailMessage) else b""
+    return _Attachment(name, content, declared, part.get_content_charset())

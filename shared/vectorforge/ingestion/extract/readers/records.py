@@ -8,6 +8,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -25,6 +26,8 @@ _ID_FIELDS = ("doc_id", "id", "source", "url")
 _HASH_CHARS = 16
 """64 bits: equal for two different lines of a file of millions once in a million files."""
 _DELIMITERS = ",;\t|"
+_SEPARATOR_LINE = re.compile(r"sep=(.)\r?\n")
+"""First line of tables for Excel."""
 
 
 def read_table(content: bytes, *, charset: str | None = None, delimiter: str | None = None) -> Reading:
@@ -39,6 +42,8 @@ def read_table(content: bytes, *, charset: str | None = None, delimiter: str | N
         ExtractionError: ``undecodable``, or ``unreadable``: quotes do not match up or a value is over 128 KB.
     """
     text, warnings = decode(content, charset)
+    if found := _SEPARATOR_LINE.match(text):
+        delimiter, text = found[1], text[found.end() :]
     first_line = text.lstrip().partition("\n")[0]
     reader = csv.reader(
         io.StringIO(text, newline=""),
