@@ -6,6 +6,7 @@ from typing import Any
 import docx
 import pytest
 from docx.enum.style import WD_STYLE_TYPE
+from docx.oxml import parse_xml
 from reportlab.pdfgen.canvas import Canvas
 
 from tests.support.documents import one, reason
@@ -25,7 +26,7 @@ BOX = "<w:txbxContent><w:p><w:r><w:t>Boxed.</w:t></w:r></w:p></w:txbxContent>"
 
 def word_element(markup: str) -> Any:
     declared = " ".join(f'xmlns:{prefix}="{name}"' for prefix, name in NAMESPACES.items())
-    return docx.oxml.parse_xml(markup.replace(">", f" {declared}>", 1))
+    return parse_xml(markup.replace(">", f" {declared}>", 1))
 
 
 class TestSlides:

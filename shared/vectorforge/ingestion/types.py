@@ -147,7 +147,7 @@ class DocumentPart:
     document_id: UUID | None = None
     """Id of the document if its source is new; None: a new one."""
     warnings: tuple[str, ...] = ()
-    """Of the file that it comes from, such as a ZIP archive of which other files are not read."""
+    """Warnings about the file that contains it, such as a ZIP archive with unreadable files."""
 
 
 class ReadText(TypedDict):
