@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra.emulator.deployment.background import BackgroundProcesses
+from infra.emulator.deployment.background import BackgroundProcesses, end
 from vectorforge.errors import ConfigurationError
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -121,3 +121,14 @@ def test_damaged_record_raises_configuration_error(tmp_path: Path) -> None:
     file.write_text('{"one": {"pid": 1')
     with pytest.raises(ConfigurationError, match="is damaged"):
         BackgroundProcesses(file).names()
+
+
+def test_ended_process_is_not_waited_for_until_its_parent_reaps_it() -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = psutil.Process(int(parent.stdout.readline()))
+        started = time.monotonic()
+        end(child, timeout_s=20)
+        elapsed_s = time.monotonic() - started
+        parent.kill()
+    assert elapsed_s < 15

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vectorforge.errors import ConfigurationError
+from vectorforge.local.cluster import is_alive, wait_until
 
 if TYPE_CHECKING:  # only a laptop has it
     import psutil
@@ -131,11 +132,16 @@ def end(process: "psutil.Process", *, timeout_s: float) -> None:
     with contextlib.suppress(psutil.NoSuchProcess):
         family += process.children(recursive=True)
         process.send_signal(signal.SIGTERM)
-    psutil.wait_procs([process], timeout=timeout_s)
+    _wait_for_end([process], timeout_s)
     for member in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()  # by number and start time
-    psutil.wait_procs(family, timeout=_KILL_TIMEOUT_S)
+    _wait_for_end(family, _KILL_TIMEOUT_S)
+
+
+def _wait_for_end(family: "Sequence[psutil.Process]", timeout_s: float) -> None:
+    # psutil's own wait takes a zombie for running, and in a container PID 1 may never reap an orphan.
+    wait_until(lambda: not any(is_alive(member.pid) for member in family), timeout_s, 0.02)
 
 
 def _find(record: _Record) -> "psutil.Process | None":
