@@ -1,12 +1,14 @@
 """``vectorforge collections reembed`` as a user runs it: a second model behind HTTP."""
 
 import json
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import CommandLine, command_line
+from tests.support.command_line import VECTORFORGE, CommandLine, command_line
 from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
 from vectorforge.threads import LoopThread
 
@@ -56,3 +58,27 @@ def test_embedding_model_is_switched_rolled_back_and_finished(run: CommandLine) 
     assert "http/other" in run("collections", "list").stdout
     assert "oiled once a month" in run("search", "How often is the chain oiled?", "-c", "guides").stdout
     run(*REEMBED, "cancel", "guides", code=2)  # it has ended
+
+
+def test_failed_attempt_of_model_change_is_in_its_status(run: CommandLine) -> None:
+    run(*REEMBED, "start", "guides", "--embedding-provider", "http", "--no-wait", "--yes")
+    command = [VECTORFORGE, *REEMBED, "wait", "guides"]
+    without = {name: value for name, value in run.environment.items() if name not in run.settings}
+    with subprocess.Popen(command, env=without, stderr=subprocess.PIPE, text=True) as waiting:
+        give_up_at = time.monotonic() + 60
+        while not run.json(*REEMBED, "status", "guides")["failures"]:
+            assert time.monotonic() < give_up_at
+        waiting.terminate()
+    status = run(*REEMBED, "status", "guides")
+    assert "failed attempts: Unknown embedding provider" in status.stderr
+    assert "Set VECTORFORGE_EMBEDDING_BASE_URL" in status.stderr
+
+
+def test_switch_without_logged_queries_asks_for_questions(run: CommandLine) -> None:
+    run(*REEMBED, "start", "guides", "--embedding-provider", "http", "--yes")
+    refused = run(*REEMBED, "switch", "guides", code=2)
+    assert "No query of this collection is logged: pass `questions`" in refused.stderr
+
+
+def test_wait_without_model_change_is_an_error(run: CommandLine) -> None:
+    assert "No embedding model switch is open" in run(*REEMBED, "wait", "guides", code=2).stderr

@@ -108,6 +108,9 @@ class EmbeddingGate:
         if questions is None:
             texts = await self._reads.logged_questions(LOGGED_QUESTIONS)
             questions = [Question(str(number), text) for number, text in enumerate(texts)]
+            if not questions:
+                text = "No query of this collection is logged: pass `questions` to compare the models."
+                raise InvalidInputError(text, field="questions")
         if not 1 <= len(questions) <= MAX_QUESTIONS:
             raise InvalidInputError(
                 f"1 to {MAX_QUESTIONS:,} questions are needed to compare the models, not {len(questions)}.",

@@ -71,7 +71,12 @@ def start(
 @session_command
 def wait_until_ready(context: CommandContext, name: NameArgument) -> None:
     """Embed until every chunk has both vectors, or delete the old ones, for a started model change."""
-    _run(context, name, _fill)
+
+    async def wait(session: Session, terminal: Terminal, collection: Collection) -> EmbeddingSwitch | None:
+        await session.services.model_changes.stored.get(collection.id)  # an error without a change
+        return await _fill(session, terminal, collection)
+
+    _run(context, name, wait)
 
 
 @app.command()
@@ -226,3 +231,5 @@ def _print_switch(terminal: Terminal, change: EmbeddingSwitch) -> None:
         f"{change.state.value}: {change.vectors:,} of {change.passages:,} chunks have a vector of the "
         f"{what} model, {other}, {change.other.dimension} dimensions."
     )
+    if change.error_message:
+        terminal.warn(f"The last of {change.failures} failed attempts: {change.error_message}")
