@@ -137,17 +137,16 @@ def verify(
     """Check that a certificate is unchanged by its SHA-256."""
     try:
         given = json.loads(file.read_text(encoding="utf-8"))
-        certificate, expected = given["certificate"], given["sha256"]
-        actual = sha256_of(certificate)
-    except (ValueError, TypeError, KeyError) as exc:
+        beside = {name: given[name] for name in ("kind", "erased", "requested_by") if name in given}
+        actual, expected = sha256_of(given["certificate"]), given["sha256"]
+        unchanged = actual == expected and beside.items() <= given["certificate"].items()
+    except (AttributeError, ValueError, TypeError, KeyError) as exc:
         raise InvalidInputError(f"{file} contains no certificate.", field="FILE") from exc
     if context.terminal.json_output:
-        context.terminal.json({"sha256": actual, "unchanged": actual == expected})
+        context.terminal.json({"sha256": actual, "unchanged": unchanged})
     else:
-        context.terminal.line(
-            f"{actual}  {'unchanged' if actual == expected else 'CHANGED: ' + str(expected)}"
-        )
-    if actual != expected:
+        context.terminal.line(f"{actual}  {'unchanged' if unchanged else 'CHANGED: ' + str(expected)}")
+    if not unchanged:
         raise typer.Exit(ExitCode.INCOMPLETE)
 
 
