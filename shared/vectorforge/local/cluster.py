@@ -141,7 +141,14 @@ def is_new(directory: Path) -> bool:
         return True
     if not directory.is_dir():
         raise ConfigurationError(f"{directory} is not a directory.")
-    if not any(directory.iterdir()):
+    try:
+        is_empty = not any(directory.iterdir())
+    except PermissionError as exc:
+        raise ConfigurationError(
+            f"{directory} cannot be read by this user; was it created by another one, as with sudo? Run the "
+            "command as that user, or choose another directory (VECTORFORGE_DATA_DIR)."
+        ) from exc
+    if is_empty:
         return True
     if not (directory / "PG_VERSION").is_file() or not (directory / "global" / "pg_control").is_file():
         raise ConfigurationError(
