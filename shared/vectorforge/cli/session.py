@@ -15,10 +15,12 @@ from vectorforge.aws.database_login import as_migrator
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.cli.options import DataDirOption, DebugOption, JsonOption, source_name
 from vectorforge.cli.terminal import Terminal, command
-from vectorforge.config import VectorForgeConfig, known_variables
+from vectorforge.config import EmbeddingSettings, LLMSettings, VectorForgeConfig, known_variables
 from vectorforge.db.repositories.document_repo import Document
 from vectorforge.db.schema.migrate import migrate
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import DatabaseError, InvalidInputError, NotFoundError
+from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.local.laptop import LocalSetup, local_setup
 from vectorforge.types import Collection
 
@@ -133,6 +135,17 @@ def warn_of_ignored_variables(terminal: Terminal) -> None:
         terminal.warn(f"{name} is not a setting and is ignored. {remedy}")
 
 
+def unavailable_default(
+    settings: EmbeddingSettings | LLMSettings, registry: EmbeddingProviderRegistry | LLMProviderRegistry
+) -> str | None:
+    """Return a note on a default provider in the settings that is not registered; None if it is."""
+    name = settings.default_provider
+    if "default_provider" not in settings.model_fields_set or name in registry.list_providers():
+        return None
+    kind = "LLM" if isinstance(settings, LLMSettings) else "EMBEDDING"
+    return f"VECTORFORGE_DEFAULT_{kind}_PROVIDER: {registry.unknown(name)}"
+
+
 @asynccontextmanager
 async def open_session(
     setup: LocalSetup, terminal: Terminal, *, tenant: str | None = None
@@ -148,6 +161,10 @@ async def open_session(
         if applied:
             terminal.note(f"Database prepared: {len(applied)} migrations applied.")
     async with Application.build(setup.config) as application:
+        if note := unavailable_default(setup.config.embedding, application.embedding_registry):
+            terminal.warn(note)
+        if note := unavailable_default(setup.config.llm, application.llm_registry):
+            terminal.warn(note)
         chosen = setup.config.server.local_tenant if tenant is None else tenant
         yield Session(application, application.for_tenant(chosen))
 

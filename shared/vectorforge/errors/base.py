@@ -37,6 +37,11 @@ class ConfigurationError(VectorForgeError):
 
     code = "configuration_error"
 
+    def __init__(self, message: str | None = None, *, setting: str | None = None) -> None:
+        super().__init__(message)
+        self.setting = setting
+        """Environment variable to correct, if it is known."""
+
 
 class NotConfiguredError(ConfigurationError):
     """No embedding provider is configured, so nothing can be searched or ingested."""

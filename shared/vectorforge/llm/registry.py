@@ -136,7 +136,8 @@ class LLMProviderRegistry:
             name, _, model = entry.partition(":")
             if name not in valid:
                 raise ConfigurationError(
-                    f"VECTORFORGE_LLM_FALLBACKS names {name[:100]!r}; there are {', '.join(sorted(valid))}."
+                    f"VECTORFORGE_LLM_FALLBACKS names {name[:100]!r}; there are {', '.join(sorted(valid))}.",
+                    setting="VECTORFORGE_LLM_FALLBACKS",
                 )
             provider = self._providers.get(name)
             if provider is None:
@@ -161,7 +162,8 @@ class LLMProviderRegistry:
         if provider is None and name != "extractive":
             available = ", ".join(self._providers) or "none"
             raise ConfigurationError(
-                f"VECTORFORGE_CONTEXT_PROVIDER names {str(name)[:100]!r}. Available: {available}."
+                f"VECTORFORGE_CONTEXT_PROVIDER names {str(name)[:100]!r}. Available: {available}.",
+                setting="VECTORFORGE_CONTEXT_PROVIDER",
             )
         if provider is None or ProviderCapability.EXTRACTIVE in provider.capabilities:
             return None

@@ -130,7 +130,8 @@ class BedrockClient:
         except (BotoCoreError, ValueError) as exc:  # ValueError: an address that is no URL
             raise ConfigurationError(
                 f"Cannot create a client for Amazon Bedrock ({type(exc).__name__}); check "
-                "VECTORFORGE_BEDROCK_REGION and VECTORFORGE_BEDROCK_BASE_URL."
+                "VECTORFORGE_BEDROCK_REGION and VECTORFORGE_BEDROCK_BASE_URL.",
+                setting="VECTORFORGE_BEDROCK_REGION",
             ) from exc
 
 

@@ -81,23 +81,26 @@ def read_description(folder: Path, kind: type[D], setting: str) -> D:
     Raises:
         ConfigurationError: The description is missing or invalid, or a file is missing or not pinned.
     """
-    where = f"{setting}: {DESCRIPTION_FILE}"
     try:
         with (folder / DESCRIPTION_FILE).open("rb") as file:
             description = kind.model_validate_json(file.read(_MAX_DESCRIPTION_BYTES))
     except OSError as exc:
-        raise ConfigurationError(f"{where} cannot be read; see docs/use/local-models.md.") from exc
+        raise _invalid(setting, f"{DESCRIPTION_FILE} cannot be read; see docs/use/local-models.md.") from exc
     except ValidationError as exc:
         problems = "; ".join(": ".join([*map(str, e["loc"][:2]), e["msg"]]) for e in exc.errors())
-        raise ConfigurationError(f"{where}: {problems}") from exc
+        raise _invalid(setting, f"{DESCRIPTION_FILE}: {problems}") from exc
     model = folder / description.model
     for data in model.parent.glob(f"{model.name}[_.]data*"):  # ONNX Runtime reads them along with the model
         if (name := data.relative_to(folder).as_posix()) not in description.sha256:
-            raise ConfigurationError(f"{where}: sha256 must have an entry for {name}")
+            raise _invalid(setting, f"{DESCRIPTION_FILE}: sha256 must have an entry for {name}")
     for name in description.sha256:
         if not (folder / name).is_file():
-            raise ConfigurationError(f"{setting}: the folder has no file {name}.")
+            raise _invalid(setting, f"the folder has no file {name}.")
     return description
+
+
+def _invalid(setting: str, problem: str) -> ConfigurationError:
+    return ConfigurationError(f"{setting}: {problem}", setting=setting)
 
 
 class OnnxModel:
@@ -122,7 +125,7 @@ class OnnxModel:
         padded: bool = False,
     ) -> None:
         for name, pinned in description.sha256.items():
-            _verify(folder / name, pinned, f"{setting}: {name}")
+            _verify(folder, name, pinned, setting)
         try:
             from tokenizers import Tokenizer
 
@@ -131,8 +134,8 @@ class OnnxModel:
         except ImportError as exc:
             raise ConfigurationError(INSTALL) from exc
         except Exception as exc:  # both packages raise bare Exception and subclasses of RuntimeError
-            message = f"{setting}: {description.tokenizer} or {description.model} cannot be loaded."
-            raise ConfigurationError(message) from exc
+            problem = f"{description.tokenizer} or {description.model} cannot be loaded."
+            raise _invalid(setting, problem) from exc
         self._tokenizer.enable_truncation(description.max_tokens)
         self._tokenizer.no_padding()
         if padded:
@@ -140,9 +143,10 @@ class OnnxModel:
         self._inputs = [one.name for one in self._session.get_inputs()]
         shape = self._session.get_outputs()[0].shape
         if not _fits(shape, output) or not _INPUTS.keys() >= set(self._inputs):
-            raise ConfigurationError(
-                f"{setting}: {description.model} must have only the inputs {', '.join(_INPUTS)} and a first "
-                f"output of the shape {[*output]}; it has {', '.join(self._inputs)} and {shape}."
+            raise _invalid(
+                setting,
+                f"{description.model} must have only the inputs {', '.join(_INPUTS)} and a first "
+                f"output of the shape {[*output]}; it has {', '.join(self._inputs)} and {shape}.",
             )
 
     def encode(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[Any]:
@@ -163,13 +167,14 @@ class OnnxModel:
         return self._session.run(None, feeds, options)[0].astype(np.float32)
 
 
-def _verify(file: Path, pinned: str, what: str) -> None:
-    with file.open("rb") as opened:
+def _verify(folder: Path, name: str, pinned: str, setting: str) -> None:
+    with (folder / name).open("rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
     if digest != pinned:
-        raise ConfigurationError(
-            f"{what} has the sha256 {digest}, not {pinned} as in {DESCRIPTION_FILE}. Restore the file, or "
-            "correct the description if you trust the file."
+        raise _invalid(
+            setting,
+            f"{name} has the sha256 {digest}, not {pinned} as in {DESCRIPTION_FILE}. Restore the file, or "
+            "correct the description if you trust the file.",
         )
 
 

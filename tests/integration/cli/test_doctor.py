@@ -108,3 +108,49 @@ def test_unreachable_database_exits_with_host_and_reason(
     assert done.stderr == (
         f"error: The database cannot be reached: {reason}. The database URL names {host}, port 1.\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("variables", "name", "status", "detail", "remedy"),
+    [
+        (
+            {"VECTORFORGE_MODEL_CACHE_DIR": "/proc/nothing"},
+            "embedding", "fail", "The local model cannot be stored", "Check VECTORFORGE_MODEL_CACHE_DIR.",
+        ),
+        (
+            {
+                "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER": "http",
+                "VECTORFORGE_EMBEDDING_BASE_URL": "http://127.0.0.1:1/v1",
+                "VECTORFORGE_EMBEDDING_MODEL": "m",
+                "VECTORFORGE_EMBEDDING_DIMENSION": "8",
+            },
+            "embedding", "fail", "cannot be reached", "Check VECTORFORGE_EMBEDDING_BASE_URL. See docs/",
+        ),
+        (
+            {"VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER": "opnai"},
+            "embedding", "warn", 'Unknown embedding provider "opnai"; registered: local.', "Correct it",
+        ),
+        (
+            {"VECTORFORGE_DEFAULT_LLM_PROVIDER": "openai"},
+            "models", "warn", "Set VECTORFORGE_OPENAI_API_KEY to register openai.", "Correct it",
+        ),
+        ({"VECTORFORGE_LLM_FALLBACKS": '["x"]'}, "models", "fail", "names 'x'", "VECTORFORGE_LLM_FALLBACKS."),
+        ({"VECTORFORGE_DATA_DIR": "handbook.md"}, "disk", "fail", "cannot be written to", "--data-dir"),
+    ],
+)  # fmt: skip
+def test_doctor_names_the_setting_to_correct(
+    vectorforge: CommandLine, variables: dict[str, str], name: str, status: str, detail: str, remedy: str
+) -> None:
+    folder = {"VECTORFORGE_DATA_DIR": str(vectorforge.folder / "nowhere")}
+    code = int(status == "fail")
+    done = vectorforge.process("doctor", "--json", code=code, **{**folder, **variables})
+    [check] = [one for one in json.loads(done.stdout)["checks"] if one["name"] == name]
+    assert check["status"] == status
+    assert detail in check["detail"]
+    assert remedy in check["remedy"]
+
+
+def test_unavailable_default_provider_is_reported_by_commands(vectorforge: CommandLine) -> None:
+    done = vectorforge("collections", "list", VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER="openai")
+    assert "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER: Unknown embedding provider" in done.stderr
+    assert "Set VECTORFORGE_OPENAI_API_KEY" in done.stderr

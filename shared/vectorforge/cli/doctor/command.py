@@ -19,10 +19,10 @@ import vectorforge
 from vectorforge.bootstrap import credential_store
 from vectorforge.cli.commands.serve import bind
 from vectorforge.cli.doctor.database_checks import Check, check_database
-from vectorforge.cli.session import CommandContext, ignored_variables, session_command
+from vectorforge.cli.session import CommandContext, ignored_variables, session_command, unavailable_default
 from vectorforge.cli.terminal import ExitCode
 from vectorforge.config import LLMSettings, RerankSettings, VectorForgeConfig
-from vectorforge.embedding.registry import EmbeddingProviderRegistry
+from vectorforge.embedding.registry import EMBEDDING_SPECS, EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError, VectorForgeError
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.local.laptop import default_data_dir
@@ -41,6 +41,8 @@ _WITHOUT = {
     "ocr": "no text from scans and images, unless tesseract is installed",
 }
 _TYPICAL_CHUNK = "A reranker reads the query and each chunk together. " * 15
+_SEE_PROVIDERS = "See docs/use/providers.md."
+_CORRECT_DEFAULT = "Correct it; until then another registered provider is used."
 _LOW_BYTES, _TOO_LOW_BYTES = 1024**3, 200 * 1024**2
 
 
@@ -144,6 +146,11 @@ def run_checks(data_dir: Path | None, port: int) -> Iterator[Check]:
     yield from check_database(config, data_dir, registry)
 
 
+def _remedy(error: VectorForgeError, otherwise: str) -> str:
+    setting = error.setting if isinstance(error, ConfigurationError) else None
+    return f"Check {setting}." if setting else otherwise
+
+
 def _extras() -> Iterator[Check]:
     for extra, modules in _EXTRAS.items():
         missing = [name for name in modules if importlib.util.find_spec(name) is None]
@@ -156,6 +163,9 @@ def _extras() -> Iterator[Check]:
 
 def _disk(folder: Path) -> Check:
     existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        detail = f"{folder} cannot be written to"
+        return Check("disk", "fail", detail, "Choose another folder with --data-dir.")
     free = shutil.disk_usage(existing).free
     detail = f"{free / 1024**3:.1f} GiB free at {folder}"
     if free < _TOO_LOW_BYTES:
@@ -199,11 +209,13 @@ async def _embedding(
         started = time.perf_counter()
         vector = await provider.embed_query("Is the embedding model ready?")
     except VectorForgeError as exc:
-        folder = "VECTORFORGE_LOCAL_EMBEDDING_PATH"
-        wrong = folder if folder in exc.message else "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER and its API key"
-        return Check("embedding", "fail", exc.message, f"Check {wrong}.")
+        name = registry.get_default().provider_name() if registry.list_providers() else ""
+        check = next((f"Check {spec.variable}. " for spec in EMBEDDING_SPECS if spec.name == name), "")
+        return Check("embedding", "fail", exc.message, _remedy(exc, f"{check}{_SEE_PROVIDERS}"))
     finally:
         await registry.aclose()
+    if note := unavailable_default(config.embedding, registry):
+        return Check("embedding", "warn", note, _CORRECT_DEFAULT)
     elapsed_ms = (time.perf_counter() - started) * 1000
     name = f"{provider.name}/{provider.default_model}"
     return Check(
@@ -223,7 +235,7 @@ async def _reranker(folder: Path, settings: RerankSettings) -> Check:
         await reranker.scores("Is the reranker ready?", [_TYPICAL_CHUNK] * count, timeout_s=60)
         await reranker.aclose()
     except VectorForgeError as exc:
-        return Check("reranker", "fail", exc.message, "Check VECTORFORGE_RERANK_MODEL_PATH.")
+        return Check("reranker", "fail", exc.message, _remedy(exc, "See docs/use/reranking.md."))
     elapsed_ms = (time.perf_counter() - started) * 1000
     detail = f"{reranker.identity}, {count} chunks in {elapsed_ms:.0f} ms"
     if elapsed_ms > limit_ms:
@@ -240,11 +252,15 @@ async def _models(config: VectorForgeConfig, store: CredentialStore | None) -> C
         registry.auto_discover(config, store=store)
         names = registry.list_providers()
     except VectorForgeError as exc:
-        return Check("models", "fail", exc.message, "Correct the provider's settings.")
+        return Check("models", "fail", exc.message, _remedy(exc, _SEE_PROVIDERS))
     finally:
         await registry.aclose()
+    note = unavailable_default(config.llm, registry)
+    if note and config.llm.default_provider != "extractive":
+        return Check("models", "warn", note, _CORRECT_DEFAULT)
     if names:
-        return Check("models", "ok", f"credentials for {', '.join(names)} (not verified)")
+        detail = f"credentials for {', '.join(names)} (not verified; `vectorforge providers check` does)"
+        return Check("models", "ok", detail)
     return Check(
         "models",
         "warn",

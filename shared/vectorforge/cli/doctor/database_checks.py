@@ -74,7 +74,7 @@ def check_database(
         with local_setup(config, data_dir=data_dir) as setup:
             yield from asyncio.run(_collect(setup, embeddings))
     except VectorForgeError as exc:
-        yield Check("database", "fail", exc.message, "See the database log in the data folder.")
+        yield Check("database", "fail", exc.message, "See docs/operate/storage.md#data-on-a-laptop.")
 
 
 def _not_made(directory: Path) -> Check | None:

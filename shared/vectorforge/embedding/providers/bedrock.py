@@ -108,9 +108,9 @@ class BedrockEmbeddingProvider(EmbeddingProvider):
         lengths = find_model(default_model).dimensions
         if dimension is not None and dimension not in lengths:
             supported = ", ".join(map(str, sorted(lengths)))
-            raise ConfigurationError(
-                f"VECTORFORGE_BEDROCK_EMBEDDING_DIMENSION: {default_model} has vectors of length {supported}."
-            )
+            setting = "VECTORFORGE_BEDROCK_EMBEDDING_DIMENSION"
+            text = f"{setting}: {default_model} has vectors of length {supported}."
+            raise ConfigurationError(text, setting=setting)
         self._dimension = dimension or lengths[0]
         self._client = BedrockClient(
             endpoint_url=lambda: base_url, region=region, read_timeout_s=self._timeout_s, session=session

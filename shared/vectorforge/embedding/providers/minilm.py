@@ -112,7 +112,8 @@ def _build(target: Path) -> None:
     except OSError as exc:
         raise ConfigurationError(
             "The local model cannot be stored: set VECTORFORGE_MODEL_CACHE_DIR to a writable folder with "
-            "200 MB of free space."
+            "200 MB of free space.",
+            setting="VECTORFORGE_MODEL_CACHE_DIR",
         ) from exc
     logger.info("Built the local embedding model in %.1f s", time.perf_counter() - started)
 
