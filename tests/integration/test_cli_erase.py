@@ -67,7 +67,7 @@ async def test_document_and_tenant_are_erased_and_listed(database_url: str, tmp_
     assert document["certificate"]["requested_by"].startswith("cli: ")
 
     file = tmp_path / "certificate.json"
-    file.write_text(json.dumps({**document, "erased": {"documents": 2}}))  # beside the certificate
+    file.write_text(json.dumps({**document, "erased": {"documents": 2}}))  # next to the certificate
     assert erase("verify", str(file), code=1) == {"sha256": document["sha256"], "unchanged": False}
     file.write_text(json.dumps(document))
     assert erase("verify", str(file))["unchanged"] is True

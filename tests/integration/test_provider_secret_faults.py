@@ -273,7 +273,7 @@ def test_doctor_reports_where_each_key_comes_from(aws: FaultyAws, secret_id: str
         "ok",
         "anthropic_api_key from environment, cohere_api_key from parameter, openai_api_key from secret",
     )
-    assert models["detail"] == "credentials for openai, anthropic, cohere (not verified; `vectorforge providers check` does)"
+    assert models["detail"] == "credentials for openai, anthropic, cohere (not verified)"
     assert "canary" not in output
     found, models, output = doctor(VECTORFORGE_PROVIDER_SECRET_ID="typo")
     assert (found["status"], models) == ("fail", {})

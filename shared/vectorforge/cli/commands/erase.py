@@ -137,9 +137,9 @@ def verify(
     """Check that a certificate is unchanged by its SHA-256."""
     try:
         given = json.loads(file.read_text(encoding="utf-8"))
-        beside = {name: given[name] for name in ("kind", "erased", "requested_by") if name in given}
+        copied = {name: given[name] for name in ("kind", "erased", "requested_by") if name in given}
         actual, expected = sha256_of(given["certificate"]), given["sha256"]
-        unchanged = actual == expected and beside.items() <= given["certificate"].items()
+        unchanged = actual == expected and copied.items() <= given["certificate"].items()
     except (AttributeError, ValueError, TypeError, KeyError) as exc:
         raise InvalidInputError(f"{file} contains no certificate.", field="FILE") from exc
     if context.terminal.json_output:
