@@ -62,7 +62,7 @@ def test_embedding_model_is_switched_rolled_back_and_finished(run: CommandLine) 
 
 def test_failed_attempt_of_model_change_is_in_its_status(run: CommandLine) -> None:
     run(*REEMBED, "start", "guides", "--embedding-provider", "http", "--no-wait", "--yes")
-    command = [VECTORFORGE, *REEMBED, "wait", "guides"]
+    command = [str(VECTORFORGE), *REEMBED, "wait", "guides"]
     without = {name: value for name, value in run.environment.items() if name not in run.settings}
     with subprocess.Popen(command, env=without, stderr=subprocess.PIPE, text=True) as waiting:
         give_up_at = time.monotonic() + 60
