@@ -127,8 +127,6 @@ def test_ended_process_is_not_waited_for_until_its_parent_reaps_it() -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         child = psutil.Process(int(parent.stdout.readline()))
-        started = time.monotonic()
-        end(child, timeout_s=20)
-        elapsed_s = time.monotonic() - started
+        end(child, timeout_s=3_600)  # the hour of a wait for the parent fails by the limit of a test
+        assert child.status() == psutil.STATUS_ZOMBIE
         parent.kill()
-    assert elapsed_s < 15

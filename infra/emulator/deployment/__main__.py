@@ -31,7 +31,7 @@ examples:
   make destroy-local
   make destroy-local ARGS="--delete-data"
 
-It needs Node.js 22 or newer and PgBouncer (apt-get install pgbouncer). LocalStack 4.13.1 is
+It needs Node.js 20 or newer and PgBouncer (apt-get install pgbouncer). LocalStack 4.13.1 is
 installed at first (320 MB). Without a key, answers quote the documents;
 VECTORFORGE_OPENAI_API_KEY and the other keys are stored in the deployment's secret, and all other
 VECTORFORGE_* settings in the functions' environment. See docs/operate/local-aws.md.

@@ -145,7 +145,8 @@ def verify(
     if context.terminal.json_output:
         context.terminal.json({"sha256": actual, "unchanged": unchanged})
     else:
-        context.terminal.line(f"{actual}  {'unchanged' if unchanged else 'CHANGED: ' + str(expected)}")
+        changed = expected if actual != expected else "fields next to the certificate differ from it"
+        context.terminal.line(f"{actual}  {'unchanged' if unchanged else f'CHANGED: {changed}'}")
     if not unchanged:
         raise typer.Exit(ExitCode.INCOMPLETE)
 
