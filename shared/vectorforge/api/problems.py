@@ -77,6 +77,11 @@ _INTERNAL_DETAIL = "Something went wrong on the server; its log has the details 
 _DEFAULT_RETRY_AFTER_S = 2.0
 _MAX_FIELD_PROBLEMS = 20
 _MAX_FIELD_CHARS = 200
+_JSON_TERMS = (
+    ("valid tuple", "valid list"),
+    ("Tuple should", "List should"),
+    ("Dictionary should", "Object should"),
+)
 _NOT_FOUND = 404
 _ROUTE_NOT_FOUND = "This route is not supported. GET /openapi.json lists every route."
 _CHUNK_COUNTS = {"k", "top_k", "n_results"}
@@ -275,7 +280,10 @@ def _message_of(error: Mapping[str, Any], location: Sequence[str], known: Collec
         return "This field is required."
     if error["type"] in ("dict_type", "model_type", "model_attributes_type"):
         return "Input should be an object"
-    return str(error["msg"]).removeprefix("Value error, ")
+    message = str(error["msg"]).removeprefix("Value error, ")
+    for python, term in _JSON_TERMS:
+        message = message.replace(python, term)
+    return message
 
 
 def _printable(text: str, length: int = _MAX_FIELD_CHARS) -> str:

@@ -229,7 +229,7 @@ EffortLevel = Annotated[
     ),
 ]
 Intents = Annotated[
-    list[Annotated[str, Field(min_length=1, max_length=MAX_SUB_QUERY_CHARS)]],
+    tuple[Annotated[str, Field(min_length=1, max_length=MAX_SUB_QUERY_CHARS)], ...],
     Field(max_length=MAX_SUB_QUERIES, description="Sub-queries to search for in addition, without a plan."),
 ]
 
@@ -251,7 +251,7 @@ class QueryOptions(SearchOptions):
     conversation_id: ConversationReference | None = None
     rewrite: Rewrite = "auto"
     effort: EffortLevel = "minimal"
-    intents: Intents = []
+    intents: Intents = ()
     allow_ungrounded: bool = Field(default=False, description=ALLOW_UNGROUNDED)
 
 
