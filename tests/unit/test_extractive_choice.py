@@ -192,6 +192,16 @@ class NearEmbedder:
     ("own", "foreign", "text"),
     [
         ("Где хранятся ключи?", "Кто открыл Америку?", "Все ключи хранятся в сейфе. Сейф стоит у входа."),
+        (
+            "鍵はどこに保管されていますか？",
+            "太陽系には惑星がいくつありますか？",
+            "鍵は金庫に保管されています。入口には金庫があります。鍵もいくつかあります。",
+        ),
+        (
+            "열쇠는 어디에 보관되나요?",
+            "여권은 어떻게 신청하나요?",
+            "열쇠는 금고에 보관됩니다. 금고를 어떻게 여는지 하나씩 설명합니다.",
+        ),
         ("กุญแจเก็บไว้ที่ไหน", "ใครค้นพบทวีปอเมริกา", "กุญแจเก็บไว้ในตู้ข้างประตูทางเข้าสำนักงาน"),
     ],
 )
@@ -199,6 +209,17 @@ async def test_foreign_query_in_another_script_is_refused(own: str, foreign: str
     provider = ExtractiveProvider(embed=NearEmbedder().embed)
     assert (await answer(foreign, text, provider=provider)) == NO_ANSWER
     assert (await answer(own, text, provider=provider)) != NO_ANSWER
+
+
+async def test_foreign_query_with_common_words_in_a_language_unknown_to_the_model_is_refused() -> None:
+    text = "Chìa khóa của văn phòng được cất trong két sắt. Két sắt là của công ty và ở cạnh cửa ra vào."
+
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0], *([0.55, 0.835] for _ in texts[1:])]
+
+    provider = ExtractiveProvider(embed=embed)
+    assert (await answer("Thủ đô của Úc là gì?", text, provider=provider)) == NO_ANSWER
+    assert (await answer("Chìa khóa được cất ở đâu?", text, provider=provider)) != NO_ANSWER
 
 
 async def test_words_alone_rank_between_texts_of_another_script() -> None:
