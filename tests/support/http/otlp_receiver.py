@@ -8,6 +8,7 @@ import base64
 import json
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -59,7 +60,8 @@ class OtlpReceiver:
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(receiver.answer)))
                 self.end_headers()
-                self.wfile.write(receiver.answer)
+                with suppress(BrokenPipeError):  # an exporter that stopped waiting
+                    self.wfile.write(receiver.answer)
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's signature
                 """Print nothing."""
