@@ -35,7 +35,9 @@ _BUNDLED = Path(__file__).resolve().parents[1] / "tiktoken_cache"
 """Tables in the bundle of a Lambda function (infra/bundling/bundle.py)."""
 
 
-def estimate_tokens(text: str, model: str = "gpt-4", *, sample_chars: int | None = None) -> int:
+def estimate_tokens(
+    text: str, model: str = "gpt-4", *, sample_chars: int | None = None, may_load: bool = True
+) -> int:
     """Return the number of tokens of a text for a model.
 
     Exact (tiktoken) if the model's table is on this machine, else ``len(text) // 4``. Tables are never
@@ -48,10 +50,12 @@ def estimate_tokens(text: str, model: str = "gpt-4", *, sample_chars: int | None
         model: Name of the model, of any vendor.
         sample_chars: Characters to count; the rest of a longer text is assumed to have as many tokens each. A
             million emoji take a second.
+        may_load: Load the model's table if it is not in memory, with up to a second of CPU. Else another
+            model's table counts, or ``len(text) // 4`` if none is loaded.
     """
     if sample_chars is not None and len(text) > sample_chars:
-        return estimate_tokens(text[:sample_chars], model) * len(text) // sample_chars
-    encoding = _encoding(model)
+        return estimate_tokens(text[:sample_chars], model, may_load=may_load) * len(text) // sample_chars
+    encoding = _encoding(model) if may_load else next(iter(_loaded.values()), None)
     if encoding is None:
         return len(text) // 4
     return len(encoding.encode_ordinary(text))
@@ -70,6 +74,10 @@ def _encoding(model: str) -> "Encoding | None":
     return _load(name)
 
 
+_loaded: "dict[str, Encoding]" = {}
+"""Tables in memory, by name."""
+
+
 @lru_cache(maxsize=8)
 def _load(name: str) -> "Encoding | None":
     folder = _folder_with_table(name)
@@ -80,7 +88,8 @@ def _load(name: str) -> "Encoding | None":
 
     try:
         with _read_from(folder):
-            return tiktoken.get_encoding(name)
+            _loaded[name] = tiktoken.get_encoding(name)
+        return _loaded[name]
     except Exception:  # noqa: BLE001 - the estimate replaces any failure of tiktoken
         logger.warning("The tiktoken table for %s does not load; counting len(text) // 4", name)
         return None

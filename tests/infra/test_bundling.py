@@ -189,6 +189,20 @@ def test_tiktoken_cache_dir_variable_is_used(tmp_path: Path, uv: str) -> None:
     assert json.loads(process.stdout) == {"counts": [7, 7, 7], "connections": []}
 
 
+def test_estimate_that_may_not_load_reads_no_token_table(tmp_path: Path, uv: str) -> None:  # fault 47
+    """An answer cut by its deadline has no second left for it."""
+    copy_token_tables(tmp_path / "tables", uv=uv, python=sys.executable)
+    environment = {**os.environ, "TIKTOKEN_CACHE_DIR": str(tmp_path / "tables")}
+    counting = """
+from vectorforge.tokens import estimate_tokens
+text = "antidisestablishmentarianism"
+print(estimate_tokens(text, may_load=False), estimate_tokens(text), estimate_tokens(text, may_load=False))
+"""
+    command = [sys.executable, "-c", counting]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    assert process.stdout.split() == ["7", "6", "6"]
+
+
 def test_local_token_tables_count_exactly_without_network(tmp_path: Path, uv: str) -> None:  # A-055, C07
     """As `make run` does before it starts the server."""
     inherited = {name: value for name, value in os.environ.items() if name != "TIKTOKEN_CACHE_DIR"}

@@ -297,12 +297,16 @@ def finish(run: QueryRun, response: LLMResponse) -> None:
 
 
 async def usage_of(run: QueryRun, payload: ContextPayload) -> UsageEvent:
-    """Return the tokens of the answer, estimated if it was cut off."""
+    """Return the tokens of the answer, estimated if it was cut off.
+
+    Without loading a table of tokens: the time of an answer may have run out.
+    """
     response = run.response
     if response is not None:
         return UsageEvent(response.prompt_tokens, response.completion_tokens, response.total_tokens)
     texts = (payload.system_prompt, payload.user_message, run.answer)
     system, query, answer = await off_event_loop(
-        sum(map(len, texts)), lambda: [estimate_tokens(text, sample_chars=_SAMPLE_CHARS) for text in texts]
+        sum(map(len, texts)),
+        lambda: [estimate_tokens(text, sample_chars=_SAMPLE_CHARS, may_load=False) for text in texts],
     )
     return UsageEvent(system + query, answer, system + query + answer, estimated=True)
