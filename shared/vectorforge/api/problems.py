@@ -28,6 +28,7 @@ from vectorforge.api.error_schemas import (
     openai_status,
 )
 from vectorforge.api.request_state import RequestState
+from vectorforge.api.validation import as_written, field_problem, printable
 
 logger = logging.getLogger(__name__)
 
@@ -76,17 +77,8 @@ _HTTP_CODES: Mapping[int, str] = {
 _INTERNAL_DETAIL = "Something went wrong on the server; its log has the details under this request id."
 _DEFAULT_RETRY_AFTER_S = 2.0
 _MAX_FIELD_PROBLEMS = 20
-_MAX_FIELD_CHARS = 200
-_JSON_TERMS = (
-    ("valid tuple", "valid list"),
-    ("Tuple should", "List should"),
-    ("Dictionary should", "Object should"),
-)
 _NOT_FOUND = 404
 _ROUTE_NOT_FOUND = "This route is not supported. GET /openapi.json lists every route."
-_CHUNK_COUNTS = {"k", "top_k", "n_results"}
-"""Names of the number of chunks, one on each API surface."""
-_LIMIT_KEYS = ("ge", "gt", "le", "lt", "max_length", "min_length", "limit")
 
 
 def status_of(error: errors.VectorForgeError) -> int:
@@ -219,6 +211,7 @@ def install_problem_handlers(app: FastAPI) -> None:
         if isinstance(exc.body, bytes):  # FastAPI leaves a body unread that is not declared as JSON
             detail = "Send the body as JSON, with Content-Type: application/json."
             return http_problem(415, detail, state=state)
+        found = [{**error, "loc": as_written(error, exc.body)} for error in found]
         return problem_response(_validation_problem(found, _fields_of(request), state.request_id), state)
 
     app.add_exception_handler(errors.VectorForgeError, own)
@@ -228,7 +221,7 @@ def install_problem_handlers(app: FastAPI) -> None:
 
 def _own_field_problem(error: errors.VectorForgeError) -> list[FieldProblem] | None:
     if isinstance(error, errors.InvalidInputError | errors.AnsweringModelNotFoundError) and error.field:
-        return [FieldProblem(field=_printable(error.field), message=error.message)]
+        return [FieldProblem(field=printable(error.field), message=error.message)]
     if isinstance(error, errors.LLMContextOverflowError):
         return [FieldProblem(field="messages", message=error.message, limit=error.limit_tokens)]
     if isinstance(error, errors.LimitExceededError):
@@ -250,42 +243,3 @@ def _validation_problem(
     more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
     title = "A value in the request is invalid."
     return _problem("invalid_input", title, 422, f"{named}{more}", request_id, fields)
-
-
-def field_problem(error: Mapping[str, Any], known: Collection[str]) -> FieldProblem:
-    """Return field, message and limit of a pydantic error, without the value, which may be secret or huge."""
-    location = [str(part) for part in error["loc"]]
-    if len(location) > 1 and location[0] in ("body", "query", "path", "header"):
-        location = location[1:]
-    context = error.get("ctx") or {}
-    limits = [context[key] for key in _LIMIT_KEYS if key in context]
-    return FieldProblem(
-        field=_printable(".".join(location)),
-        message=_printable(_message_of(error, location, context.get("known", known)), 300),
-        limit=limits[0] if limits and isinstance(limits[0], int | float) else None,
-    )
-
-
-def _message_of(error: Mapping[str, Any], location: Sequence[str], known: Collection[str]) -> str:
-    if error["type"] == "extra_forbidden":
-        from difflib import get_close_matches
-
-        name, names = location[-1][:_MAX_FIELD_CHARS], known if len(location) == 1 else ()
-        similar = (
-            sorted(_CHUNK_COUNTS & set(names)) if name in _CHUNK_COUNTS else get_close_matches(name, names, 1)
-        )
-        listed = f" Known: {', '.join(sorted(names))}." if names and "ctx" in error else ""
-        return f"This field is unknown.{f' Did you mean `{similar[0]}`?' if similar else listed}"
-    if error["type"] == "missing":
-        return "This field is required."
-    if error["type"] in ("dict_type", "model_type", "model_attributes_type"):
-        return "Input should be an object"
-    message = str(error["msg"]).removeprefix("Value error, ")
-    for python, term in _JSON_TERMS:
-        message = message.replace(python, term)
-    return message
-
-
-def _printable(text: str, length: int = _MAX_FIELD_CHARS) -> str:
-    """Names of unknown fields are the caller's: bounded, and safe to encode."""
-    return text[:length].encode("utf-8", "replace").decode("utf-8")

@@ -17,6 +17,8 @@ from tests.support.http.live_api import (
 from vectorforge.api.request_state import ROUTES
 from vectorforge.embedding.providers.local import LocalEmbeddingProvider
 
+TEXT = "messages.0.parts.0.text"
+
 
 # B-004, B-007 to B-009, B-011, C42
 @pytest.mark.parametrize(
@@ -45,6 +47,29 @@ async def test_value_out_of_range_returns_422_naming_field_and_limit(
     (problem, *more) = check_problem(response, 422, "invalid_input")["errors"]
     assert (problem["field"], problem.get("limit")) == (field, limit)
     assert more == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "fields"),
+    [
+        ("/api/chat", {"messages": [{"role": "user", "parts": [{"type": "text", "text": 7}]}]}, {TEXT}),
+        ("/api/chat", {"messages": [{"role": "user", "parts": [{"type": "text"}]}]}, {TEXT}),
+        (
+            "/api/chat",
+            {"messages": [{"role": "user", "parts": [{"text": "x"}]}]},
+            {"messages.0.parts.0.type"},
+        ),
+        ("/api/chat", {"messages": [{"role": "user", "parts": ["x"]}]}, {"messages.0.parts.0"}),
+        (RAG, {"query": "x", "rewrite": "perhaps"}, {"rewrite"}),
+        ("/v1/profiles/7", {"skills": [7]}, {"skills.0"}),
+    ],
+)
+async def test_field_of_error_is_named_as_the_caller_wrote_it(
+    client: httpx2.AsyncClient, path: str, body: Any, fields: set[str]
+) -> None:
+    response = await client.post(path, json=body)
+    found = check_problem(response, 422, "invalid_input")["errors"]
+    assert {problem["field"] for problem in found} == fields
 
 
 @pytest.mark.parametrize(

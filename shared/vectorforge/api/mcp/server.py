@@ -44,9 +44,9 @@ from vectorforge.api.mcp.caller import Answered, Caller, ToolDefinition, advice
 from vectorforge.api.mcp.progress import CallResponse, Progress, may_report
 from vectorforge.api.mcp.resources import DocumentResources
 from vectorforge.api.mcp.tools import INSTRUCTIONS, TOOLS
-from vectorforge.api.problems import field_problem
 from vectorforge.api.streaming.sse import nameless_events_content
 from vectorforge.api.streaming.stream import cancelled_on_disconnect
+from vectorforge.api.validation import field_problem
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.errors import InvalidInputError
 from vectorforge.tools.schemas import tool_schema

@@ -51,11 +51,11 @@ class OtherPart(BaseModel):
 
 def _kind(part: Any) -> str:
     type_ = part.get("type") if isinstance(part, dict) else getattr(part, "type", None)
-    return "text" if type_ == "text" else "other"
+    return "TextPart" if type_ == "text" else "OtherPart"
 
 
 UIMessagePart = Annotated[
-    Annotated[TextPart, Tag("text")] | Annotated[OtherPart, Tag("other")], Discriminator(_kind)
+    Annotated[TextPart, Tag("TextPart")] | Annotated[OtherPart, Tag("OtherPart")], Discriminator(_kind)
 ]
 
 

@@ -45,7 +45,7 @@ class ResponseTool(OpenAIBody):
     """``file_search`` in one vector store, or a function of the client; of others only the type is read."""
 
     type: str = Field(max_length=100)
-    function: FunctionBody | None = Field(
+    client_function: FunctionBody | None = Field(
         default=None, exclude=True, description="Not sent: a function's fields are at the top level."
     )
     vector_store_ids: list[Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]] = Field(
@@ -60,7 +60,7 @@ class ResponseTool(OpenAIBody):
     def _type_of_others(cls, value: Any) -> Any:
         if not isinstance(value, dict) or value.get("type") == FILE_SEARCH:
             return value
-        function = {"function": value} if value.get("type") == "function" else {}
+        function = {"client_function": value} if value.get("type") == "function" else {}
         return {"type": value.get("type"), **function}
 
     @model_validator(mode="after")
@@ -195,7 +195,7 @@ class ResponseRequest(RetrievalOptions):
         choice = self.tool_choice
         if self.file_search and choice in ("required", {"type": FILE_SEARCH}):
             choice = "auto"
-        functions = [tool.function for tool in self.tools or () if tool.function is not None]
+        functions = [tool.client_function for tool in self.tools or () if tool.client_function is not None]
         return {**options, **tool_options(functions, choice, parallel=self.parallel_tool_calls)}
 
 

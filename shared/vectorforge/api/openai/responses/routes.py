@@ -285,6 +285,6 @@ def _echo(body: ResponseRequest, config: QueryConfig, conversation_id: UUID | No
 
 
 def _echoed(tool: ResponseTool) -> dict[str, Any]:
-    if tool.function is not None:
-        return {"type": tool.type, "strict": None, **tool.function.model_dump(mode="json")}
+    if tool.client_function is not None:
+        return {"type": tool.type, "strict": None, **tool.client_function.model_dump(mode="json")}
     return tool.model_dump(mode="json", exclude_unset=True)
