@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from vectorforge.db.repositories.query_lookup_repo import as_uuid
 from vectorforge.db.tenant_database import storable_text
 from vectorforge.pipeline.step_types import MAX_SUB_QUERIES, MAX_SUB_QUERY_CHARS, Effort
 from vectorforge.pipeline.types import HistoryMessage, RewriteMode
@@ -200,10 +201,16 @@ VariantReference = Annotated[
     ),
 ]
 Messages = Annotated[list[ChatMessage], Field(max_length=MAX_MESSAGES)]
-ConversationId = Annotated[
-    UUID,
-    BeforeValidator(lambda value: value.removeprefix("conv_") if isinstance(value, str) else value),
-]
+
+
+def _conversation_id(value: Any) -> UUID:
+    id_ = as_uuid(str(value).removeprefix("conv_"))
+    if id_ is None:
+        raise ValueError("must be a conversation's id: `conv_` and 32 hexadecimal digits, or a UUID")
+    return id_
+
+
+ConversationId = Annotated[UUID, BeforeValidator(_conversation_id)]
 """Id of a conversation, with or without the prefix of OpenAI's API."""
 ConversationReference = Annotated[
     ConversationId,

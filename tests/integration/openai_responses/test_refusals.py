@@ -103,6 +103,17 @@ async def test_unsupported_parameter_is_rejected_by_name(
     assert vendor.bodies == []
 
 
+@pytest.mark.parametrize("conversation", ["conv_nope", {"id": "nope"}, {"id": 7}])
+async def test_error_of_malformed_conversation_id_says_what_an_id_is(
+    client: AsyncOpenAI, conversation: Any
+) -> None:
+    with pytest.raises(openai.BadRequestError) as refused:
+        await client.responses.create(model=MODEL, input=ASKED, conversation=conversation)
+    assert (
+        "must be a conversation's id: `conv_` and 32 hexadecimal digits, or a UUID" in refused.value.message
+    )
+
+
 async def test_parameters_without_effect_are_ignored(client: AsyncOpenAI) -> None:
     response = valid(
         await client.responses.create(
