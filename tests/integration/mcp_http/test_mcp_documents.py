@@ -1,16 +1,28 @@
 """Agents read documents over MCP: collections, documents, parts by character, page and heading, resources."""
 
 import json
+from functools import partial
 from typing import Any
+from uuid import uuid4
 
 import httpx2
 import pytest
 from mcp import Client, MCPError
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
 from tests.integration.mcp_http.conftest import call, checked_call, text_of
 from tests.support.documents import pdf
-from tests.support.http.live_api import LiveApi, add_documents, finished_job, new_collection
+from tests.support.http.live_api import (
+    LiveApi,
+    add_documents,
+    build_application,
+    finished_job,
+    new_collection,
+    settings_for,
+)
+from tests.support.http.live_server import serve
 from tests.support.http.mcp_client import MODES, mcp_client
+from vectorforge.api.app import create_app
 from vectorforge.errors import InvalidInputError
 from vectorforge.tools.document_schemas import DOCUMENT_TOOLS, MAX_LISTED
 from vectorforge.tools.documents import DocumentTools
@@ -18,6 +30,7 @@ from vectorforge.tools.schemas import openai_tools
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+NO_DATABASE = "postgresql://vectorforge_app@127.0.0.1:1/nowhere?connect_timeout=1"
 FILLER = "The mill grinds rye on every working day of the year. " * 12
 MANUAL = (
     f"# Manual\n\nThe mill by the river was built of oak two hundred years ago.\n\n## Care\n\n{FILLER}\n\n"
@@ -204,7 +217,24 @@ async def test_documents_are_resources(api: LiveApi, tenant: str, mode: str) -> 
         (content,) = (await client.read_resource(uri)).contents
         assert getattr(content, "text", None) == MANUAL
         for wrong in ("https://docs.example/manual.md", "vectorforge://documents/nothing"):
-            with pytest.raises(MCPError, match=r"vectorforge://documents/|list_documents"):
+            with pytest.raises(MCPError, match=r"vectorforge://documents/|list_documents") as unknown:
                 await client.read_resource(wrong)
-        with pytest.raises(MCPError, match="cursor"):
+            assert unknown.value.code == (
+                -32002 if mode == "legacy" else INVALID_PARAMS
+            )  # retired in 2026-07-28
+            assert unknown.value.data["code"] == "not_found"
+        with pytest.raises(MCPError, match="cursor") as refused:
             await client.list_resources(cursor="-1")
+        assert (refused.value.code, refused.value.data["errors"][0]["field"]) == (INVALID_PARAMS, "cursor")
+
+
+async def test_resource_without_database_is_an_internal_error_with_its_problem(tenant: str) -> None:
+    application = build_application(settings_for(NO_DATABASE, [tenant]))
+    async with serve(create_app(application), lifespan=False) as url, mcp_client(url, tenant) as client:
+        uri = f"vectorforge://documents/{uuid4()}"
+        for work in (client.list_resources, partial(client.read_resource, uri)):
+            with pytest.raises(MCPError) as failed:
+                await work()
+            assert failed.value.code == INTERNAL_ERROR
+            assert (failed.value.data["status"], failed.value.data["code"]) == (503, "database_unavailable")
+            assert "127.0.0.1" not in str(failed.value.data)

@@ -121,6 +121,20 @@ async def test_mcp_message_limits_return_413_or_415(api: LiveApi, tenant: str) -
             assert response.json()["error"]["code"] == -32600
 
 
+@pytest.mark.parametrize("version", [None, *MODES.values()])
+async def test_body_that_is_no_single_message_is_rejected(
+    api: LiveApi, tenant: str, version: str | None
+) -> None:
+    headers = {} if version is None else {"mcp-protocol-version": version}
+    async with api.client(tenant) as http:
+        for body in ([INITIALIZE], [], {}, "x", 7):
+            response = await http.post("/mcp", json=body, headers=headers)
+            error = response.json()["error"]
+            assert (response.status_code, error["code"]) == (400, -32600), body
+            assert error["message"] == "Send one JSON-RPC message; batches are not supported."
+            assert error["data"]["code"] == "malformed_request"
+
+
 async def test_mcp_query_is_logged_under_its_result_id(api: LiveApi, tenant: str) -> None:
     async with mcp_client(api.url, tenant) as client, api.client(tenant) as http:
         answer = await checked_call(client, "ask", **QUESTION)

@@ -32,6 +32,7 @@ from mcp_types import (
     TextContent,
     Tool,
     ToolAnnotations,
+    jsonrpc_message_adapter,
 )
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
@@ -268,7 +269,19 @@ async def mcp(request: Request) -> Response:
     if may_report(request.headers.get("accept", ""), body):
         return CallResponse(lambda: _answer(request, body))
     async with cancelled_on_disconnect(request.receive):
-        return await _answer(request, body)
+        response = await _answer(request, body)
+    if response.status_code == 400 and not _is_message(body):  # the package names its own types
+        raise HTTPException(400, "Send one JSON-RPC message; batches are not supported.")
+    return response
+
+
+def _is_message(body: bytes) -> bool:
+    """Return False for JSON that is not one message; malformed JSON has its own error."""
+    try:
+        jsonrpc_message_adapter.validate_json(body, by_name=False)
+    except ValidationError as exc:
+        return exc.errors()[0]["type"] == "json_invalid"
+    return True
 
 
 async def _answer(request: Request, body: bytes) -> Response:
