@@ -214,6 +214,9 @@ async def test_origins_are_compared_exactly(
         preflight = await client.options("/v1/search", headers={"origin": origin, **PREFLIGHT})
         answer = await client.get("/health", headers={"origin": origin})
     assert preflight.is_success is allowed
+    if not allowed:
+        assert preflight.headers["content-type"] == "application/problem+json"
+        assert preflight.json()["detail"] == "Origin not allowed; add it to VECTORFORGE_CORS_ORIGINS."
     for response in (preflight, answer):
         assert response.headers.get("access-control-allow-origin") == (origin if allowed else None)
         assert "Origin" in response.headers["vary"]

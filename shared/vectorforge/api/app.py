@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
-from starlette.middleware.cors import CORSMiddleware
 
 from vectorforge import __version__
 from vectorforge.api.identity.authenticator import Authentication, Authenticator
@@ -22,7 +21,7 @@ from vectorforge.api.middleware.context import (
     ScopeGuard,
     TimeLimit,
 )
-from vectorforge.api.middleware.guards import BodyLimit, LocalGuard, ReadingPace
+from vectorforge.api.middleware.guards import BodyLimit, CrossOrigin, LocalGuard, ReadingPace
 from vectorforge.api.problems import install_problem_handlers
 from vectorforge.api.routers import Routers
 from vectorforge.config import ServerSettings
@@ -104,13 +103,13 @@ def create_app(application: "Application", *, open_on_demand: bool = False) -> F
     app.add_middleware(ReadingPace)
     app.add_middleware(RequestContext)
     if cors := cors_options(server):
-        app.add_middleware(CORSMiddleware, **cors)
+        app.add_middleware(CrossOrigin, **cors)
     app.add_middleware(RequestMetrics, metrics=application.metrics)
     return app
 
 
 def cors_options(server: ServerSettings) -> dict[str, Any]:
-    """Return the arguments of Starlette's ``CORSMiddleware``; empty without ``VECTORFORGE_CORS_ORIGINS``.
+    """Return the arguments of ``CrossOrigin``; empty without ``VECTORFORGE_CORS_ORIGINS``.
 
     Any request header is allowed, since SDKs send their own. Only listed origins may send credentials.
 

@@ -125,6 +125,24 @@ async def test_unexpected_exception_returns_500_without_details(
     assert "builtins.OSError" in caplog.text
 
 
+async def test_rejected_preflight_returns_a_problem_that_names_no_origin(app_url: str, tenant: str) -> None:
+    page, other = "https://app.example", "https://evil.example"
+    config = settings_for(app_url, [tenant], server={"cors_origins": [page]})
+    async with live_api(config) as api, api.client(None) as client:
+        wanted = {"origin": other, "access-control-request-method": "POST"}
+        refused = await client.options(RAG, headers=wanted)
+        problem = check_problem(refused, 403, "cross_site")
+        assert problem["detail"] == "Origin not allowed; add it to VECTORFORGE_CORS_ORIGINS."
+        assert page not in refused.text + str(refused.headers)
+        assert (await client.options("/v1/models", headers=wanted)).json()["error"]["code"] == "cross_site"
+        refused = await client.options(
+            RAG, headers={"origin": page, "access-control-request-method": "TRACE"}
+        )
+        problem = check_problem(refused, 405, "method_not_allowed")
+        assert problem["detail"].endswith("supported: GET, HEAD, POST, PUT, PATCH, DELETE.")
+        assert refused.headers["access-control-allow-origin"] == page
+
+
 async def test_request_without_database_returns_503(tenant: str) -> None:  # C22
     application = build_application(settings_for(NO_DATABASE, [tenant]))
     app = create_app(application, open_on_demand=True)

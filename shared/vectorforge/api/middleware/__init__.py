@@ -1,6 +1,6 @@
 """Plain ASGI middleware; ``BaseHTTPMiddleware`` would queue every chunk of a stream once more.
 
-Order, outermost first: ``RequestMetrics``, Starlette's ``CORSMiddleware`` where other origins are allowed,
+Order, outermost first: ``RequestMetrics``, ``CrossOrigin`` where other origins are allowed,
 ``RequestContext`` (request state, headers, error responses), ``ReadingPace``, on Lambda ``TimeLimit``,
 ``LocalGuard``, ``BodyLimit``, ``Authentication`` and on Lambda ``LazyStartup``.
 """

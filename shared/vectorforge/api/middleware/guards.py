@@ -7,14 +7,17 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vectorforge.api.problems import http_problem
@@ -56,6 +59,36 @@ def is_foreign(scope: Scope, allowed: re.Pattern[str]) -> bool:
         and headers.get("sec-fetch-dest") == "document"
     )
     return site is not None and not opens_page
+
+
+class CrossOrigin(CORSMiddleware):
+    """CORS, with problem documents for rejected preflights."""
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """Return the response to a preflight."""
+        response = super().preflight_response(request_headers)
+        if response.status_code < 400:
+            return response
+        headers = {name: value for name, value in response.headers.items() if not name.startswith("content-")}
+        if not self.is_allowed_origin(request_headers["origin"]):
+            return _RejectedPreflight(403, _CROSS_SITE, "cross_site", headers)
+        supported = f"Method not supported across origins; supported: {', '.join(self.allow_methods)}."
+        return _RejectedPreflight(405, supported, None, headers)
+
+
+class _RejectedPreflight(Response):
+    """Rejection of a request that has no state, since it does not reach ``RequestContext``."""
+
+    def __init__(self, status: int, detail: str, code: str | None, headers: Mapping[str, str]) -> None:
+        super().__init__(status_code=status, headers=headers)
+        self._problem = partial(http_problem, status, detail, code=code)
+        self._headers = headers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the problem document."""
+        state = RequestState.begin(scope)
+        headers = {**self._headers, "X-Request-Id": state.request_id}
+        await self._problem(state=state, headers=headers)(scope, receive, send)
 
 
 class LocalGuard:
