@@ -94,6 +94,9 @@ def test_keys_are_created_rotated_and_revoked(vectorforge: CommandLine) -> None:
     assert vectorforge.json("keys", "revoke", rotated["id"], "-t", "acme", "-y")["revoked_at"]
     refused = vectorforge("keys", "revoke", rotated["id"], "-t", "acme", "--yes", code=2)
     assert "No active key has this id" in refused.stderr
+    assert "--tenant" not in refused.stderr
+    for command in (("rotate", listed["id"]), ("revoke", listed["id"], "--yes")):
+        assert "name it with --tenant" in vectorforge("keys", *command, code=2).stderr
     assert "revoked" in vectorforge("keys", "list", "--tenant", "acme").stdout
     assert vectorforge.json("keys", "list", "-t", "acme", "--limit", "1", "--offset", "1")["keys"] == [
         key for key in vectorforge.json("keys", "list", "-t", "acme")["keys"] if key["id"] == listed["id"]

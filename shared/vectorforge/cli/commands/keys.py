@@ -1,6 +1,7 @@
 """``vectorforge keys``."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from vectorforge.cli.options import LimitOption, OffsetOption, TenantOption, Yes
 from vectorforge.cli.session import CommandContext, session_command
 from vectorforge.cli.terminal import Terminal
 from vectorforge.db.repositories.api_key_repo import ApiKey, NewApiKey
+from vectorforge.errors import NotFoundError
 from vectorforge.types import Scope
 
 app = typer.Typer(
@@ -86,9 +88,10 @@ def rotate(
         vectorforge keys rotate 0f3a9c4e5d6b7a81 --tenant acme --overlap-hours 48
     """
     overlap = timedelta(hours=overlap_hours)
-    made = context.run(
-        lambda session: session.services.api_keys.rotate(key_id, overlap=overlap), tenant=tenant
-    )
+    with _tenant_hint(tenant):
+        made = context.run(
+            lambda session: session.services.api_keys.rotate(key_id, overlap=overlap), tenant=tenant
+        )
     context.show(made, _as_new_body, _print_new)
 
 
@@ -99,11 +102,20 @@ def revoke(
 ) -> None:
     """Revoke a key immediately on every server; running requests continue."""
     confirm(f"Revoke the key {key_id}? Clients that still use it are rejected.", yes=yes)
-    context.show(
-        context.run(lambda session: session.services.api_keys.revoke(key_id), tenant=tenant),
-        _as_body,
-        lambda terminal, ended: terminal.line(f"Revoked {ended.id} ({ended.name})."),
-    )
+    with _tenant_hint(tenant):
+        key = context.run(lambda session: session.services.api_keys.revoke(key_id), tenant=tenant)
+    context.show(key, _as_body, lambda terminal, ended: terminal.line(f"Revoked {ended.id} ({ended.name})."))
+
+
+@contextmanager
+def _tenant_hint(tenant: str | None) -> Iterator[None]:
+    """Mention ``--tenant`` if it is omitted and the key is not found."""
+    try:
+        yield
+    except NotFoundError as exc:
+        if tenant is not None:
+            raise
+        raise NotFoundError(f"{exc.message} If the key is of another tenant, name it with --tenant.") from exc
 
 
 def _as_body(key: ApiKey) -> object:
