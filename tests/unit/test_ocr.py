@@ -176,7 +176,9 @@ def test_missing_engine_is_named_with_what_to_install(
     monkeypatch.setenv("PATH", str(tmp_path))
     failure = failure_of(pdf_of(SHEETS[:1]), ocr=OcrOptions(enabled=True, engine="tesseract"))
     assert failure.reason == "not_deployed"
-    assert "install 'vectorforge[ocr]', or tesseract-ocr" in failure.message
+    assert "VECTORFORGE_OCR_ENGINE is tesseract" in failure.message
+    assert "install tesseract (tesseract-ocr on Debian)" in failure.message
+    assert "vectorforge[ocr]" not in failure.message
 
 
 @pytest.mark.parametrize(("kind", "source"), [("PNG", "a.png"), ("JPEG", "a.jpeg"), ("TIFF", "a.tif")])

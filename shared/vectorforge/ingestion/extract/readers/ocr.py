@@ -41,6 +41,8 @@ class Found(NamedTuple):
     height: float
 
 
+_INSTALLED_AS = {"rapidocr": "'vectorforge[ocr]'", "tesseract": "tesseract (tesseract-ocr on Debian)"}
+
 Engine: TypeAlias = Callable[[bytes, int, int], Iterable[Found]]
 """Recognizes an image, given its gray pixels, row by row, its width and its height."""
 
@@ -56,9 +58,11 @@ def engine_of(options: OcrOptions) -> Engine:
         return _rapidocr()
     if "tesseract" in wanted and shutil.which("tesseract"):
         return _tesseract(options.languages)
+    forced = "" if options.engine == "auto" else f" (VECTORFORGE_OCR_ENGINE is {options.engine})"
     raise ExtractionError(
-        f"OCR needs {' or '.join(wanted)}, not installed here: install 'vectorforge[ocr]', or tesseract-ocr "
-        "of Debian. On AWS the ingest function has no engine: recognize scans before the upload.",
+        f"OCR needs {' or '.join(wanted)}{forced}, not installed here: install "
+        f"{' or '.join(_INSTALLED_AS[name] for name in wanted)}. On AWS the ingest function has no engine: "
+        "recognize scans before the upload.",
         reason="not_deployed",
     )
 
