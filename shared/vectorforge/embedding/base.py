@@ -268,9 +268,11 @@ class EmbeddingProvider(ABC):
         vectors: list[array[float]] = []
         for (index, _), values in zip(batch, raw, strict=True):
             if len(values) != expected:
-                raise EmbeddingError(
+                error = EmbeddingError(
                     f"The embedding provider sent {len(values)} dimensions; {model} has {expected}."
                 )
+                error.has_wrong_dimension = True
+                raise error
             vectors.append(array("f", values))
             _check_numbers(vectors[-1], index)
         if expected and model not in self._seen_dimensions:

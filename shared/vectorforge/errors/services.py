@@ -7,6 +7,8 @@ class EmbeddingError(VectorForgeError):
     """The text could not be embedded."""
 
     code = "embedding_error"
+    has_wrong_dimension = False
+    """True: the provider answered with vectors of another length than configured."""
 
 
 class EmbeddingAuthenticationError(EmbeddingError):

@@ -5,6 +5,8 @@ import json
 import pytest
 
 from tests.support.command_line import CommandLine
+from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
+from vectorforge.threads import LoopThread
 
 
 def test_migrate_of_new_database_applies_what_check_lists(vectorforge: CommandLine) -> None:
@@ -148,6 +150,24 @@ def test_doctor_names_the_setting_to_correct(
     assert check["status"] == status
     assert detail in check["detail"]
     assert remedy in check["remedy"]
+
+
+def test_doctor_names_the_dimension_if_the_vectors_have_another(vectorforge: CommandLine) -> None:
+    server = FakeEmbeddingsServer(dimension=8)
+    thread = LoopThread(server, name="embeddings")
+    settings = {
+        "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER": "http",
+        "VECTORFORGE_EMBEDDING_BASE_URL": server.base_url,
+        "VECTORFORGE_EMBEDDING_MODEL": "m",
+        "VECTORFORGE_EMBEDDING_DIMENSION": "9",
+    }
+    done = vectorforge("doctor", "--json", code=1, **settings)
+    thread.close()
+    [check] = [one for one in json.loads(done.stdout)["checks"] if one["name"] == "embedding"]
+    assert "sent 8 dimensions; m has 9" in check["detail"]
+    assert check["remedy"].startswith(
+        "Check VECTORFORGE_EMBEDDING_DIMENSION and VECTORFORGE_EMBEDDING_MODEL. "
+    )
 
 
 def test_unavailable_default_provider_is_reported_by_commands(vectorforge: CommandLine) -> None:

@@ -23,7 +23,7 @@ from vectorforge.cli.session import CommandContext, ignored_variables, session_c
 from vectorforge.cli.terminal import ExitCode
 from vectorforge.config import LLMSettings, RerankSettings, VectorForgeConfig
 from vectorforge.embedding.registry import EMBEDDING_SPECS, EmbeddingProviderRegistry
-from vectorforge.errors import ConfigurationError, VectorForgeError
+from vectorforge.errors import ConfigurationError, EmbeddingError, VectorForgeError
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.local.laptop import default_data_dir
 from vectorforge.vendors.credentials import CredentialStore, find_credentials
@@ -209,8 +209,11 @@ async def _embedding(
         started = time.perf_counter()
         vector = await provider.embed_query("Is the embedding model ready?")
     except VectorForgeError as exc:
-        name = registry.get_default().provider_name() if registry.list_providers() else ""
+        name = registry.get_default().name if registry.list_providers() else ""
         check = next((f"Check {spec.variable}. " for spec in EMBEDDING_SPECS if spec.name == name), "")
+        if isinstance(exc, EmbeddingError) and exc.has_wrong_dimension:
+            prefix = f"VECTORFORGE_{'' if name == 'http' else f'{name.upper()}_'}EMBEDDING"
+            check = f"Check {prefix}_DIMENSION and {prefix}_MODEL. "
         return Check("embedding", "fail", exc.message, _remedy(exc, f"{check}{_SEE_PROVIDERS}"))
     finally:
         await registry.aclose()
