@@ -92,10 +92,10 @@ def create_app(application: "Application", *, open_on_demand: bool = False) -> F
     app.add_middleware(RoutersOnDemand, routers=routers)
     if open_on_demand:
         app.add_middleware(LazyStartup, open_application=application.open)
+    app.add_middleware(BodyLimit, max_bytes=server.max_body_bytes, timeout_s=server.body_timeout_s)
     app.state.gateway_keys = gateway_keys = _gateway_keys(application)
     authenticator = _authenticator(application, issued, gateway_keys)
     app.add_middleware(Authentication, authenticator=authenticator)
-    app.add_middleware(BodyLimit, max_bytes=server.max_body_bytes, timeout_s=server.body_timeout_s)
     origins = server.cors_origins if server.auth == "local" else None
     app.add_middleware(LocalGuard, allowed_hosts=server.allowed_hosts, origins=origins)
     if open_on_demand:

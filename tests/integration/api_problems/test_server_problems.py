@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import httpx2
@@ -11,6 +12,7 @@ from fastapi import APIRouter
 
 from tests.integration.api_problems.conftest import RAG, check_problem
 from tests.support.http.live_api import (
+    LiveApi,
     build_application,
     key_of,
     live_api,
@@ -50,6 +52,17 @@ async def test_oversize_body_is_rejected_while_it_is_received(
 
 async def test_client_that_sends_an_oversize_body_first_reads_the_reason(client: httpx2.AsyncClient) -> None:
     check_problem(await client.post(RAG, content=b"x" * 20_000_000), 413, "body_too_large")
+
+
+@pytest.mark.parametrize(("path", "status"), [(RAG, 401), ("/health", 413)])
+async def test_oversize_body_without_a_key_is_not_read(api: LiveApi, path: str, status: int) -> None:
+    sent: list[int] = []
+    async with api.client(None) as client:
+        body, headers = chunks_of(100_000_000, sent), {"content-length": "100000000"}
+        closed = (httpx2.WriteError, httpx2.ReadError, httpx2.RemoteProtocolError)
+        with suppress(*closed):  # while we were sending, as the server may
+            assert (await client.post(path, content=body, headers=headers)).status_code == status
+    assert sum(sent) < 50_000_000
 
 
 async def test_unfinished_body_returns_408(app_url: str, tenant: str) -> None:  # security 12

@@ -2,5 +2,5 @@
 
 Order, outermost first: ``RequestMetrics``, ``CrossOrigin`` where other origins are allowed,
 ``RequestContext`` (request state, headers, error responses), ``ReadingPace``, on Lambda ``TimeLimit``,
-``LocalGuard``, ``BodyLimit``, ``Authentication`` and on Lambda ``LazyStartup``.
+``LocalGuard``, ``Authentication``, ``BodyLimit`` and on Lambda ``LazyStartup``.
 """

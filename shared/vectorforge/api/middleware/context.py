@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from vectorforge.api.middleware.guards import JSON_BODY_BYTES, declared_bytes
 from vectorforge.api.problems import error_response, route_not_found
 from vectorforge.api.request_state import (
     PUBLIC_PATHS,
@@ -119,8 +120,15 @@ class RequestContext:
                 state.status = message["status"]
                 headers = message["headers"] = [*message.get("headers", ()), *_HEADERS]
                 headers.append((b"x-request-id", state.request_id.encode("latin-1")))
-                if b"cache-control" not in [name for name, _ in headers]:
+                names = [name for name, _ in headers]
+                if b"cache-control" not in names:
                     headers.append((b"cache-control", b"no-store"))
+                if (
+                    state.status >= 400
+                    and b"connection" not in names
+                    and declared_bytes(scope) > JSON_BODY_BYTES
+                ):
+                    headers.append((b"connection", b"close"))  # else the server would read all of the body
                 admission = state.admission
                 if admission is not None and admission.state is not None:
                     headers.extend(limit_headers(admission.state))

@@ -130,6 +130,12 @@ def _host_name(host: str) -> str:
         return ""
 
 
+def declared_bytes(scope: Scope) -> int:
+    """Return the size of the body that the request declares; 0 if none."""
+    declared = Headers(scope=scope).get("content-length", "")
+    return int(declared[:20]) if declared.isdecimal() else 0
+
+
 async def _discard(receive: Receive) -> None:
     """Read a body, since clients that send it whole before they read would see a reset connection instead."""
     with suppress(TimeoutError):
@@ -141,7 +147,8 @@ async def _discard(receive: Receive) -> None:
 class BodyLimit:
     """Counts the body while it arrives, and stops reading at the limit (413) or when it is too slow (408).
 
-    A body may take ``timeout_s`` seconds, plus one for every 16 KiB.
+    A body may take ``timeout_s`` seconds, plus one for every 16 KiB. What is over the limit is discarded for
+    authenticated clients only.
     """
 
     def __init__(self, app: ASGIApp, *, max_bytes: int, timeout_s: float) -> None:
@@ -157,13 +164,12 @@ class BodyLimit:
         has_documents = scope["path"].endswith(("/documents", "/v1/files"))
         limit = self._max_bytes if has_documents else min(self._max_bytes, JSON_BODY_BYTES)
         detail = f"The body is larger than {limit} bytes."
-        headers = Headers(scope=scope)
-        declared = headers.get("content-length", "")
-        if declared.isdecimal() and int(declared[:20]) > limit:
-            if int(declared[:20]) <= _DISCARDED_BYTES and "expect" not in headers:
+        if (declared := declared_bytes(scope)) > limit:
+            state = RequestState.of(scope)
+            waits = "expect" in Headers(scope=scope)
+            if state.principal is not None and declared <= _DISCARDED_BYTES and not waits:
                 await _discard(receive)
-            close = {"Connection": "close"}
-            response = http_problem(413, detail, state=RequestState.of(scope), headers=close)
+            response = http_problem(413, detail, state=state, headers={"Connection": "close"})
             await response(scope, receive, send)
             return
         received, complete = 0, False
