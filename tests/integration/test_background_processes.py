@@ -128,10 +128,27 @@ def test_ended_process_is_not_waited_for_until_its_parent_reaps_it() -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         child = psutil.Process(int(parent.stdout.readline()))
-        ending = threading.Thread(target=end, args=(child,), kwargs={"timeout_s": 3_600}, daemon=True)
-        ending.start()
-        ending.join(30)  # a wait for the parent takes an hour
-        was_zombie, waits = child.status() == psutil.STATUS_ZOMBIE, ending.is_alive()
+        waits = waits_for_the_end_of(child)
+        was_zombie = child.status() == psutil.STATUS_ZOMBIE
         parent.kill()
     assert was_zombie
     assert not waits
+
+
+def test_other_process_with_a_reused_pid_is_neither_waited_for_nor_ended() -> None:
+    with subprocess.Popen(SLEEPER) as other:
+        ended = psutil.Process(other.pid)
+        vars(ended)["_ident"] = (other.pid, 1.0)  # as of an earlier process with the pid
+        waits = waits_for_the_end_of(ended)
+        runs = other.poll() is None
+        other.kill()
+    assert runs
+    assert not waits
+
+
+def waits_for_the_end_of(process: psutil.Process) -> bool:
+    """End a process; return True if that waits for what does not come, which would take an hour."""
+    ending = threading.Thread(target=end, args=(process,), kwargs={"timeout_s": 3_600}, daemon=True)
+    ending.start()
+    ending.join(30)
+    return ending.is_alive()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vectorforge.errors import ConfigurationError
-from vectorforge.local.cluster import is_alive, wait_until
+from vectorforge.local.cluster import wait_until
 
 if TYPE_CHECKING:  # only a laptop has it
     import psutil
@@ -141,7 +141,16 @@ def end(process: "psutil.Process", *, timeout_s: float) -> None:
 
 def _wait_for_end(family: "Sequence[psutil.Process]", timeout_s: float) -> None:
     # psutil's own wait takes a zombie for running, and in a container PID 1 may never reap an orphan.
-    wait_until(lambda: not any(is_alive(member.pid) for member in family), timeout_s, 0.02)
+    wait_until(lambda: not any(map(_has_not_ended, family)), timeout_s, 0.02)
+
+
+def _has_not_ended(process: "psutil.Process") -> bool:
+    """Return True if this process, identified by number and start time, runs on."""
+    import psutil
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def _find(record: _Record) -> "psutil.Process | None":
@@ -150,7 +159,7 @@ def _find(record: _Record) -> "psutil.Process | None":
 
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(record.pid)
-        if _started(record.pid) == record.started and process.status() != psutil.STATUS_ZOMBIE:
+        if _started(record.pid) == record.started and _has_not_ended(process):
             return process
     return None
 
