@@ -126,8 +126,9 @@ async def test_body_that_is_no_single_message_is_rejected(
     api: LiveApi, tenant: str, version: str | None
 ) -> None:
     headers = {} if version is None else {"mcp-protocol-version": version}
+    bodies: list[Any] = [[INITIALIZE], [], {}, "x", 7]
     async with api.client(tenant) as http:
-        for body in ([INITIALIZE], [], {}, "x", 7):
+        for body in bodies:
             response = await http.post("/mcp", json=body, headers=headers)
             error = response.json()["error"]
             assert (response.status_code, error["code"]) == (400, -32600), body

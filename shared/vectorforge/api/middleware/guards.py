@@ -82,12 +82,12 @@ class _RejectedPreflight(Response):
     def __init__(self, status: int, detail: str, code: str | None, headers: Mapping[str, str]) -> None:
         super().__init__(status_code=status, headers=headers)
         self._problem = partial(http_problem, status, detail, code=code)
-        self._headers = headers
+        self._cors_headers = headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the problem document."""
         state = RequestState.begin(scope)
-        headers = {**self._headers, "X-Request-Id": state.request_id}
+        headers = {**self._cors_headers, "X-Request-Id": state.request_id}
         await self._problem(state=state, headers=headers)(scope, receive, send)
 
 
