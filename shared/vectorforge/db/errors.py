@@ -33,6 +33,7 @@ _BEING_ERASED = "VF001"
 """Our own SQLSTATE: ``vectorforge.enter_tenant`` rejects a tenant that is being erased."""
 _INVALID_KEY = "VF002"
 """Our own SQLSTATE: ``vectorforge.check_keys`` finds a key that is revoked or expired."""
+_DISK_FULL = "53100"
 _READ_ONLY = "25006"
 """The server became a replica; a new connection may reach its successor."""
 
@@ -209,11 +210,13 @@ def translated(exc: Exception) -> VectorForgeError | None:
 
     if isinstance(exc, TooManyRequests):
         return DatabaseUnavailableError("Too many requests are waiting for a database connection.")
+    state = getattr(exc, "sqlstate", None)
+    if state == _DISK_FULL:
+        return DatabaseUnavailableError("The database's disk is full.")
     if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError | PoolClosed):
         return DatabaseUnavailableError()
     if not isinstance(exc, psycopg.Error | UnicodeEncodeError):
         return None
-    state = getattr(exc, "sqlstate", None)
     if state in _UNSTORABLE and isinstance(exc, psycopg.DataError | UnicodeEncodeError):
         return InvalidInputError("A value cannot be stored: it holds a NUL or is out of range.")
     if state is not None and state[:2] in _REFUSED_CLASSES:

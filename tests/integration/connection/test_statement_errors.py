@@ -67,6 +67,12 @@ class TestStatementErrors:
             await tenant.run(calls)
         assert await tenant.fetch_one("SELECT 1 AS n") == {"n": 1}
 
+    @pytest.mark.pins(PinRule.OPAQUE)
+    async def test_full_disk_raises_unavailable_with_its_reason(self, database: Database) -> None:
+        full = "DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full'; END $$"
+        with pytest.raises(DatabaseUnavailableError, match="disk is full"):
+            await database.for_tenant("a").execute(full)
+
     async def test_unopened_database_raises_unavailable(self) -> None:
         database = Database("dbname=vectorforge")
         with pytest.raises(DatabaseUnavailableError):
