@@ -68,6 +68,16 @@ def test_address_without_scheme_is_rejected(vendor: str, monkeypatch: pytest.Mon
         VectorForgeConfig.from_environment()
 
 
+@pytest.mark.parametrize("value", ["inf", "nan"])
+@pytest.mark.parametrize("name", ["VECTORFORGE_EXTRACTION_TIMEOUT_S", "VECTORFORGE_LLM_TIMEOUT_S"])
+def test_number_that_is_not_finite_is_rejected(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError, match=name):
+        VectorForgeConfig.from_environment()
+
+
 def test_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DATABASE_URL", "CHUNK_SIZE_CHARS", "API_KEYS", "OPENAI_API_KEY", "DATA_DIR", "AUTH"):
         monkeypatch.setenv(f"VECTORFORGE_{name}", "")
@@ -77,7 +87,7 @@ def test_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_overlap_above_half_chunk_size_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VECTORFORGE_CHUNK_SIZE_CHARS", "150")
-    both = r"VECTORFORGE_CHUNK_OVERLAP_CHARS.*VECTORFORGE_CHUNK_SIZE_CHARS"
+    both = r"settings: VECTORFORGE_CHUNK_OVERLAP_CHARS.*VECTORFORGE_CHUNK_SIZE_CHARS"
     with pytest.raises(ConfigurationError, match=both):
         VectorForgeConfig.from_environment()
     monkeypatch.setenv("VECTORFORGE_CHUNK_OVERLAP_CHARS", "76")

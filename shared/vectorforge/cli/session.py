@@ -30,6 +30,7 @@ Body = Callable[..., None]
 
 A parameter whose type is a dataclass stands for one option per field."""
 
+_PREFIX = "VECTORFORGE_"
 _CLIENT_VARIABLES = frozenset({"VECTORFORGE_URL", "VECTORFORGE_API_KEY"})
 """Variables of the example clients."""
 _SHARED_OPTIONS = {
@@ -122,11 +123,12 @@ class Session:
 
 def ignored_variables() -> Iterator[tuple[str, str]]:
     """Yield each VECTORFORGE_* variable of the environment that is not a setting, with a remedy."""
-    known = sorted(known_variables() | _CLIENT_VARIABLES)
+    known = sorted(name.removeprefix(_PREFIX) for name in known_variables() | _CLIENT_VARIABLES)
     for name in sorted(os.environ):
-        if name.upper().startswith("VECTORFORGE_") and name.upper() not in known:
-            near = difflib.get_close_matches(name.upper(), known, n=1)
-            yield name, f"Did you mean {near[0]}?" if near else "See docs/operate/configuration.md."
+        own = name.upper().removeprefix(_PREFIX)
+        if name.upper().startswith(_PREFIX) and own not in known:
+            near = difflib.get_close_matches(own, known, n=1)
+            yield name, f"Did you mean {_PREFIX}{near[0]}?" if near else "See docs/operate/configuration.md."
 
 
 def warn_of_ignored_variables(terminal: Terminal) -> None:

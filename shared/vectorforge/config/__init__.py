@@ -78,7 +78,7 @@ class VectorForgeConfig(BaseModel):
             return cls(**overrides)
         except ValidationError as exc:
             places = "; ".join(
-                f"{_place(e['loc'])}: {e['msg'].removeprefix('Value error, ')}" for e in exc.errors()
+                f"{_place(e['loc'])}{e['msg'].removeprefix('Value error, ')}" for e in exc.errors()
             )
             raise ConfigurationError(f"Check the VECTORFORGE_* settings: {places}") from exc
         except SettingsError as exc:  # pydantic-settings parses JSON before pydantic sees it
@@ -112,8 +112,11 @@ def known_variables() -> frozenset[str]:
 
 
 def _place(loc: tuple[str | int, ...]) -> str:
-    """Return the variable and the path into its value: VECTORFORGE_VARIANTS.terse.top_k."""
-    return ".".join([*map(_variable, loc[:1]), *map(str, loc[1:])]) or "VECTORFORGE_*"
+    """Return the variable and the path into its value, "VECTORFORGE_VARIANTS.terse.top_k: ".
+
+    Empty for an error of several settings, whose text names them.
+    """
+    return ".".join([*map(_variable, loc[:1]), *map(str, loc[1:])]) + ": " if loc else ""
 
 
 def _variable(place: str | int) -> str:

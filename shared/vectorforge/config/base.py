@@ -17,6 +17,7 @@ class Section(BaseSettings):
         extra="ignore",
         hide_input_in_errors=True,  # a mistyped secret must not be printed
         populate_by_name=True,
+        allow_inf_nan=False,
     )
 
     @classmethod

@@ -87,8 +87,11 @@ def test_doctor_lists_providers_and_unknown_variables(vectorforge: CommandLine) 
 
 
 def test_unknown_variable_is_reported_by_commands(vectorforge: CommandLine) -> None:
-    done = vectorforge.process("collections", "list", VECTORFORGE_EMBEDDING_PROVIDER="openai")
-    assert "VECTORFORGE_EMBEDDING_PROVIDER is not a setting and is ignored." in done.stderr
+    done = vectorforge.process(
+        "collections", "list", VECTORFORGE_EMBEDDING_PROVIDER="openai", VECTORFORGE_FOO="1"
+    )
+    assert "VECTORFORGE_EMBEDDING_PROVIDER is not a setting and is ignored. Did you mean" in done.stderr
+    assert "VECTORFORGE_FOO is not a setting and is ignored. See docs/operate/" in done.stderr
 
 
 def test_data_folder_that_is_a_file_is_rejected(vectorforge: CommandLine) -> None:
