@@ -8,10 +8,10 @@ from enum import StrEnum
 from operator import attrgetter
 
 from vectorforge.config import IngestionSettings
-from vectorforge.errors import InvalidInputError
+from vectorforge.errors import ConfigurationError, InvalidInputError
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.locations import WITH_MARKDOWN_HEADINGS, find_headings
-from vectorforge.ingestion.types import SpanKind, TextChunk, TextSpan
+from vectorforge.ingestion.types import SpanKind, TextChunk, TextSpan, not_installed
 
 _SEGMENT = 50_000
 """Characters per call of the splitter: its time grows with their square (measured: 1.8 million take
@@ -92,8 +92,14 @@ def chunk_text(
         Chunks in the order of the text. Together they cover every character that is not white space, and
         none is white space only. Bare headings and chunks under 50 characters are part of a neighbor. A
         chunk of what a sentence leads in to ("In this order:") begins with it, if the overlap allows.
+
+    Raises:
+        ConfigurationError: The extra ``ingest`` is not installed.
     """
-    from semantic_text_splitter import MarkdownSplitter, TextSplitter
+    try:
+        from semantic_text_splitter import MarkdownSplitter, TextSplitter
+    except ModuleNotFoundError as exc:
+        raise ConfigurationError(not_installed(exc)) from exc
 
     config = config or ChunkingConfig()
     markdown = media_type in WITH_MARKDOWN_HEADINGS or bool(spans)

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -172,3 +173,41 @@ def test_ingest_of_mixed_pdf_without_ocr_shows_what_to_do(vectorforge: CommandLi
     [warning] = vectorforge.json("ingest", "mixed.pdf", "-c", "mixed")["warnings"]
     assert warning.startswith("./mixed.pdf: 1 pages without a text layer were left out.")
     assert "`vectorforge ingest --ocr`" in vectorforge("ingest", "mixed.pdf", "-c", "mixed").stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "package"),
+    [
+        ("plain.txt", "The door is green.", "semantic_text_splitter"),
+        ("page.html", "<p>The door is green.</p>", "selectolax"),
+        ("paper.pdf", "%PDF-1.4", "pypdfium2"),
+        ("front.md", "---\ntitle: Doors\n---\nThe door is green.", "yaml"),
+    ],
+)
+def test_ingest_without_its_extra_names_the_extra(
+    vectorforge: CommandLine, tmp_path: Path, name: str, text: str, package: str
+) -> None:
+    vectorforge = replace(vectorforge, folder=tmp_path)
+    missing = f"raise ModuleNotFoundError(\"No module named '{package}'\", name='{package}')"
+    (tmp_path / f"{package}.py").write_text(
+        missing
+    )  # found before the installed one, also by child processes
+    (tmp_path / name).write_text(text)
+    code = 2 if package == "semantic_text_splitter" else 1
+    done = vectorforge.process("ingest", name, "-c", "x", code=code, PYTHONPATH=str(tmp_path))
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert f"{package} is not installed: pip install 'vectorforge[ingest]'." in errors[0]
+    assert "unexpected" not in done.stderr.lower()
+
+
+def test_ingest_without_chunker_stops_at_the_first_document(vectorforge: CommandLine, tmp_path: Path) -> None:
+    missing = "raise ModuleNotFoundError(name='semantic_text_splitter')"
+    (tmp_path / "semantic_text_splitter.py").write_text(missing)
+    (tmp_path / "docs").mkdir()
+    for number in range(40):
+        (tmp_path / "docs" / f"{number}.md").write_text(f"Door {number} is green.")
+    done = vectorforge.process(
+        "ingest", str(tmp_path / "docs"), "-c", "none", code=2, PYTHONPATH=str(tmp_path)
+    )
+    assert done.stderr.splitlines()[-1].startswith("error: Stopped. ")
+    assert done.stderr.count("vectorforge[ingest]") == 2

@@ -116,6 +116,9 @@ async def _ingest_sample(
     except VectorForgeError as exc:
         terminal.warn(f"The sample could not be ingested. {exc.message}")
         return
+    if summary.stopped_by:
+        terminal.warn(f"The sample could not be ingested. {summary.stopped_by.message}")
+        return
     for result in summary.failures:
         terminal.warn(f"Sample {result.source}: {result.error.message if result.error else 'failed'}")
     if terminal.json_output:

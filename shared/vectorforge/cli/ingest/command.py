@@ -13,7 +13,7 @@ from vectorforge.cli.ingest.run import read_file
 from vectorforge.cli.options import CollectionOption, ProfileOption, RowOptions, parse_metadata, shown_source
 from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import ExitCode, Terminal
-from vectorforge.errors import ExtractionError, InvalidInputError, NotFoundError
+from vectorforge.errors import ConfigurationError, ExtractionError, InvalidInputError, NotFoundError
 from vectorforge.ingestion.estimate import IngestEstimate
 from vectorforge.ingestion.group import DocumentItem, grouped
 from vectorforge.profile_types import SourceType
@@ -165,7 +165,8 @@ def _report(context: CommandContext, summary: "IngestSummary", skipped: Sequence
     print_summary(context.terminal, summary)
     if summary.stopped_by:
         context.terminal.error(f"Stopped. {summary.stopped_by.message}", code=summary.stopped_by.code)
-        raise typer.Exit(ExitCode.UNAVAILABLE)
+        is_setup = summary.stopped_by.code == ConfigurationError.code
+        raise typer.Exit(ExitCode.USAGE if is_setup else ExitCode.UNAVAILABLE)
     if summary.failed:
         raise typer.Exit(ExitCode.INCOMPLETE)
 

@@ -14,6 +14,7 @@ from vectorforge.cli.options import shown_source
 from vectorforge.cli.session import Session
 from vectorforge.cli.terminal import Terminal
 from vectorforge.errors import (
+    ConfigurationError,
     DatabaseUnavailableError,
     EmbeddingAuthenticationError,
     ExtractionError,
@@ -28,7 +29,9 @@ PARALLEL_DOCUMENTS = 4
 _MAX_REPORTED_FAILURES = 1_000
 _MAX_WARNINGS = 100
 _MAX_FAILED_IN_A_ROW = 8
-_HOPELESS = frozenset({DatabaseUnavailableError.code, EmbeddingAuthenticationError.code})
+_HOPELESS = frozenset(
+    {ConfigurationError.code, DatabaseUnavailableError.code, EmbeddingAuthenticationError.code}
+)
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from vectorforge.ingestion.extract.decode import (
 from vectorforge.ingestion.extract.isolation import read_isolated
 from vectorforge.ingestion.extract.readers.markdown import read_markdown
 from vectorforge.ingestion.extract.readers.records import extract_record, split_records
-from vectorforge.ingestion.extract.reading import has_reader, read_text
+from vectorforge.ingestion.extract.reading import has_reader, packages, read_text
 from vectorforge.ingestion.language import with_language
 from vectorforge.ingestion.types import (
     MAX_SOURCE_CHARS,
@@ -67,7 +67,7 @@ def extract(
         extract each part.
 
     Raises:
-        ExtractionError: With a ``reason``: ``empty``, ``encrypted``, ``not_deployed`` (no engine for OCR),
+        ExtractionError: With a ``reason``: ``empty``, ``encrypted``, ``not_deployed`` (a package is missing),
             ``too_large``, ``undecodable``, ``unsupported_type`` or ``unreadable``.
         InvalidInputError: ``source`` is empty or too long.
     """
@@ -115,7 +115,8 @@ def _read(
         return read_isolated(kind, part.content, arguments, limits=limits, cancellation=cancellation)
     text, warnings = decode(part.content, charset)
     if kind == media.MARKDOWN:
-        return read_markdown(text, warnings)
+        with packages():
+            return read_markdown(text, warnings)
     return {"text": text, "warnings": warnings}
 
 

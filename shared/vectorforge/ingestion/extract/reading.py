@@ -1,12 +1,14 @@
 """Readers by media type, imported when they are first used."""
 
-import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, Final
 
+from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.extract.blocks import Reading, compose
-from vectorforge.ingestion.types import OcrOptions, ReadText
+from vectorforge.ingestion.types import OcrOptions, ReadText, not_installed
 
 _READERS: Final[Mapping[str, str]] = {
     media.HTML: "html:read_html",
@@ -37,20 +39,34 @@ def has_reader(kind: str) -> bool:
     return kind in _READERS
 
 
+@contextmanager
+def packages() -> Iterator[None]:
+    """Name the extra in the error of a package that is missing in the block.
+
+    Raises:
+        ExtractionError: ``not_deployed``.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as exc:
+        raise ExtractionError(not_installed(exc), reason="not_deployed") from exc
+
+
 def read_blocks(
     kind: str, content: bytes, *, charset: str | None = None, ocr: OcrOptions = _NO_OCR
 ) -> Reading:
     """Read a file of a type with a reader, on this thread and without limits.
 
     Raises:
-        ExtractionError: The reader's error.
+        ExtractionError: The reader's error; ``not_deployed`` if its package is missing.
     """
     module, name = _READERS[kind].split(":")
-    reader: Callable[..., Reading] = getattr(importlib.import_module(f"{__package__}.readers.{module}"), name)
     arguments: dict[str, Any] = {"charset": charset} if kind in _WITH_CHARSET else {}
     if kind in _WITH_OCR:
         arguments["ocr"] = ocr
-    return reader(content, **arguments)
+    with packages():
+        reader: Callable[..., Reading] = getattr(import_module(f"{__package__}.readers.{module}"), name)
+        return reader(content, **arguments)
 
 
 def read_text(
