@@ -117,6 +117,15 @@ class TestErrors:
             raise errors.NotFoundError("Nothing here.")
         assert "Traceback" in capsys.readouterr().err
 
+    def test_warnings_of_the_driver_are_hidden(self) -> None:
+        code = (
+            "import logging; from vectorforge.cli.terminal import command\n"
+            "with command(json_output=False, debug=False):\n"
+            "    import psycopg_pool; logging.getLogger('psycopg.pool').warning('connection refused')"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stderr == ""
+
     def test_missing_extra_is_named(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(typer.Exit) as exit_, command(json_output=False, debug=False):
             raise ModuleNotFoundError("No module named 'docx'", name="docx")

@@ -244,9 +244,9 @@ def command(*, json_output: bool, debug: bool) -> Iterator[Terminal]:
     """
     terminal = Terminal(json_output=json_output)
     # Results and errors are printed by the terminal; the log is for debugging.
-    logging.basicConfig(
-        level=logging.INFO if debug else logging.ERROR, format="%(levelname)s %(name)s: %(message)s"
-    )
+    level = logging.INFO if debug else logging.ERROR
+    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("psycopg").setLevel(level)  # its default is WARNING
     try:
         with stop_on_sigterm():
             yield terminal

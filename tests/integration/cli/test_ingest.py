@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import psycopg
 import pytest
 
 from tests.support.command_line import VECTORFORGE, CommandLine
 from tests.support.formats.scans import Sheet, file_of, pdf_of, prose
+from vectorforge.local.postgres import EmbeddedPostgres
 
 
 def collections_of(vectorforge: CommandLine) -> list[dict[str, Any]]:
@@ -211,3 +213,27 @@ def test_ingest_without_chunker_stops_at_the_first_document(vectorforge: Command
     )
     assert done.stderr.splitlines()[-1].startswith("error: Stopped. ")
     assert done.stderr.count("vectorforge[ingest]") == 2
+
+
+def test_ingest_on_full_disk_stops_with_the_reason_and_resumes(vectorforge: CommandLine) -> None:
+    (vectorforge.folder / "full").mkdir()
+    for number in range(20):
+        (vectorforge.folder / "full" / f"{number}.md").write_text(f"Shelf {number} is full.")
+    server = EmbeddedPostgres(vectorforge.data_dir / "postgres")
+    server.start()
+    vectorforge("migrate")
+    with psycopg.connect(server.migrator_url, autocommit=True) as connection:
+        connection.execute(
+            "CREATE FUNCTION fill() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full'; END $$"
+        )
+        connection.execute(
+            "CREATE TRIGGER full_disk BEFORE INSERT ON vectorforge.chunks "
+            "FOR EACH STATEMENT EXECUTE FUNCTION fill()"
+        )
+        done = vectorforge.process("ingest", "full", "-c", "full", code=3)
+        connection.execute("DROP FUNCTION fill CASCADE")
+    assert done.stderr.splitlines()[-1] == (
+        "error: Stopped. The database's disk is full. `vectorforge doctor` checks database and disk."
+    )
+    assert vectorforge.json("ingest", "full", "-c", "full")["succeeded"] == 20

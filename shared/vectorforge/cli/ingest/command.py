@@ -13,7 +13,13 @@ from vectorforge.cli.ingest.run import read_file
 from vectorforge.cli.options import CollectionOption, ProfileOption, RowOptions, parse_metadata, shown_source
 from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import ExitCode, Terminal
-from vectorforge.errors import ConfigurationError, ExtractionError, InvalidInputError, NotFoundError
+from vectorforge.errors import (
+    ConfigurationError,
+    DatabaseUnavailableError,
+    ExtractionError,
+    InvalidInputError,
+    NotFoundError,
+)
 from vectorforge.ingestion.estimate import IngestEstimate
 from vectorforge.ingestion.group import DocumentItem, grouped
 from vectorforge.profile_types import SourceType
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
 
 
 _MAX_REASONS = 5
+_UNAVAILABLE = DatabaseUnavailableError.code
 
 
 @session_command
@@ -164,9 +171,10 @@ def _report(context: CommandContext, summary: "IngestSummary", skipped: Sequence
     summary.skipped_files = [*skipped]
     print_summary(context.terminal, summary)
     if summary.stopped_by:
-        context.terminal.error(f"Stopped. {summary.stopped_by.message}", code=summary.stopped_by.code)
-        is_setup = summary.stopped_by.code == ConfigurationError.code
-        raise typer.Exit(ExitCode.USAGE if is_setup else ExitCode.UNAVAILABLE)
+        code = summary.stopped_by.code
+        hint = " `vectorforge doctor` checks database and disk." if code == _UNAVAILABLE else ""
+        context.terminal.error(f"Stopped. {summary.stopped_by.message}{hint}", code=code)
+        raise typer.Exit(ExitCode.USAGE if code == ConfigurationError.code else ExitCode.UNAVAILABLE)
     if summary.failed:
         raise typer.Exit(ExitCode.INCOMPLETE)
 
