@@ -170,11 +170,11 @@ def version(directory: Path) -> int:
     return int(text)
 
 
-def _reason(output: bytes) -> str:
+def reason(output: bytes) -> str:
     """Return the first error in the output of one of PostgreSQL's programs."""
     lines = output.decode(errors="replace").splitlines()
     errors = [line for line in lines if re.search(r"\b(error|FATAL|PANIC):", line)] or lines[:1]
-    return re.sub(r"^.*?\b(?:error|FATAL|PANIC):\s*", "", errors[0])[:300] if errors else "no reason given."
+    return re.sub(r"^.*?\b(?:error|FATAL|PANIC):\s*", "", errors[0])[:300] if errors else "no reason given"
 
 
 def initialize(directory: Path, superuser: str) -> None:
@@ -199,7 +199,7 @@ def initialize(directory: Path, superuser: str) -> None:
         )
         if done.returncode != 0:
             raise DatabaseUnavailableError(
-                f"initdb could not create a database in {directory.parent}: {_reason(done.stderr)}"
+                f"initdb could not create a database in {directory.parent}: {reason(done.stderr)}"
             )
 
 

@@ -28,6 +28,7 @@ from vectorforge.local.cluster import (
     passable,
     processes,
     read_pid_file,
+    reason,
     shut_down,
     version,
     wait_until,
@@ -193,6 +194,7 @@ class EmbeddedPostgres:
         socket_dir = self._socket_dir(account)
         self._clear_remains(socket_dir)
         self._rotate_log()
+        earlier = self.log_path.stat().st_size if self.log_path.exists() else 0
         options = {"listen_addresses": "", "unix_socket_permissions": "0700", **self._settings}
         options |= {"unix_socket_directories": str(socket_dir), "port": str(_PORT)}
         command = [str(bin_dir / "postgres"), "-D", str(self.data_dir)]
@@ -207,7 +209,8 @@ class EmbeddedPostgres:
             if postmaster is not None and postmaster.pid == pid and postmaster.ready:
                 return postmaster
             time.sleep(0.02)
-        raise DatabaseUnavailableError(f"PostgreSQL did not start; see {self.log_path}.")
+        why = reason(self._logged(since=earlier))
+        raise DatabaseUnavailableError(f"PostgreSQL did not start ({why}); see {self.log_path}.")
 
     def _clear_remains(self, socket_dir: Path) -> None:
         """Clean up after a crash. Called under the lock, when ``_running`` has found no server.
@@ -221,6 +224,12 @@ class EmbeddedPostgres:
         (self.data_dir / "postmaster.pid").unlink(missing_ok=True)
         for name in (f".s.PGSQL.{_PORT}.lock", f".s.PGSQL.{_PORT}"):
             (socket_dir / name).unlink(missing_ok=True)
+
+    def _logged(self, *, since: int) -> bytes:
+        try:
+            return self.log_path.read_bytes()[since:]
+        except OSError:
+            return b""
 
     def _rotate_log(self, max_bytes: int = 10_000_000) -> None:
         if self.log_path.exists() and self.log_path.stat().st_size > max_bytes:

@@ -114,10 +114,11 @@ def test_server_is_private_and_uses_its_settings(place: Path) -> None:
     assert run(server, "SHOW work_mem") == [("7MB",)]
 
 
-def test_failed_start_names_the_log(place: Path) -> None:
-    server = EmbeddedPostgres(place / "data", settings={"work_mem": "nonsense"})
-    with pytest.raises(DatabaseUnavailableError, match=r"server\.log"):
-        server.start()
+def test_failed_start_names_its_reason_and_the_log(place: Path) -> None:
+    for value in ("rubbish", "nonsense"):
+        server = EmbeddedPostgres(place / "data", settings={"work_mem": value})
+        with pytest.raises(DatabaseUnavailableError, match=rf'"work_mem": "{value}".*server\.log'):
+            server.start()
     assert "nonsense" in server.log_path.read_text()
 
 

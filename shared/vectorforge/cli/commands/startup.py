@@ -51,8 +51,7 @@ async def serve_laptop(
 
         async def announce() -> None:
             logging.getLogger().setLevel(logging.WARNING)
-            if not setup.embedded:  # whose end is reported by what restarts it
-                logging.getLogger("psycopg").setLevel(logging.WARNING)
+            logging.getLogger("psycopg").setLevel(logging.ERROR if setup.embedded else logging.WARNING)
             if server.auth == "api_key":  # several clients may send requests
                 access_log.logger.setLevel(logging.INFO)
             collections = await session.services.collections.list()  # with its counts
