@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from vectorforge.ingestion.chunk import ChunkingConfig, ContextKind
-from vectorforge.ingestion.contexts.prompt import WINDOW_CHARS, context_calls, read_contexts
+from vectorforge.ingestion.contexts import WINDOW_CHARS, context_calls, read_contexts
 from vectorforge.ingestion.drafts import draft_chunks, draft_document, embedded_text
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.locations import first_sentence

@@ -26,7 +26,7 @@ from vectorforge.pipeline.query_log import QueryEndWrites
 from vectorforge.types import Collection, DistanceMetric, SearchSettings, VectorIndex
 
 if TYPE_CHECKING:
-    from vectorforge.ingestion.contexts.writer import ContextModel
+    from vectorforge.ingestion.contexts import ContextModel
     from vectorforge.limits.settings import TenantLimits
 
 T = TypeVar("T")
@@ -268,7 +268,7 @@ class CollectionCatalogue:
 
 def context_model(shared: Shared, limits: LimitServices) -> "ContextModel | None":
     """Return the model that writes contexts of chunks, or None if the settings name none."""
-    from vectorforge.ingestion.contexts.writer import ContextModel
+    from vectorforge.ingestion.contexts import ContextModel
     from vectorforge.pipeline.prices import PriceList
 
     settings, registry = shared.config.ingestion, shared.llm_registry

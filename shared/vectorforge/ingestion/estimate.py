@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from vectorforge.db.repositories.document_repo import CurrentDocument, DocumentRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import VectorForgeError
-from vectorforge.ingestion.contexts.prompt import CONTEXT_TOKENS, context_calls
-from vectorforge.ingestion.contexts.writer import EstimateCost, prompt_size
+from vectorforge.ingestion.contexts import CONTEXT_TOKENS, EstimateCost, context_calls, prompt_size
 from vectorforge.ingestion.drafts import draft_chunks, draft_document, embedded_text
 from vectorforge.ingestion.group import DocumentItem
 from vectorforge.ingestion.pipeline import IngestionPipeline

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from vectorforge.db.repositories.document_repo import CurrentDocument, DocumentRepository
 from vectorforge.errors import EmbeddingInputError, VectorForgeError
-from vectorforge.ingestion.contexts.writer import ContextWriter
+from vectorforge.ingestion.contexts import ContextWriter
 from vectorforge.ingestion.drafts import ChunkVectors, draft_chunks, draft_document
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.types import (

@@ -13,7 +13,7 @@ from vectorforge.db.repositories.embedding_space_repo import EmbeddingModelRepos
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import ConflictError, DimensionMismatchError, VectorForgeError, log_unexpected
 from vectorforge.ingestion.chunk import ChunkingConfig
-from vectorforge.ingestion.contexts.writer import ContextModel, ContextWriter
+from vectorforge.ingestion.contexts import ContextModel, ContextWriter
 from vectorforge.ingestion.drafts import ChunkVectors, KnownVectors, draft_chunks, draft_document
 from vectorforge.ingestion.extract import PartReader, media, split
 from vectorforge.ingestion.group import DocumentGroup, DocumentItem
