@@ -1,8 +1,9 @@
-"""Time limit of a request, to which every timeout and retry is cut, and work too long for the event loop."""
+"""Time limit of a request, to which every timeout and retry is cut, waits, and work in threads."""
 
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -46,6 +47,13 @@ class Deadline:
         if remaining <= 0:
             raise DeadlineExceededError
         return min(seconds, remaining)
+
+
+async def wait_for(event: asyncio.Event, seconds: float) -> None:
+    """Return when the event is set, or after some seconds."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 _QUICK_CHARS = 16_384

@@ -32,7 +32,6 @@ MAX_QUERY_CHARS = 100_000
 """Characters of a query as sent; the preprocessor cuts it to ``QuerySettings.max_query_length``."""
 
 MAX_MESSAGES = 100
-MAX_SYSTEM_PROMPT_CHARS = 50_000
 NO_SETTINGS = frozenset({"dry_run", "resumable"})
 """Fields that do not affect the answer."""
 ALLOW_UNGROUNDED = "If the search fails, a model may answer without passages."
@@ -177,19 +176,12 @@ class ChatMessage(BaseModel):
     content: str = Field(max_length=100_000)
 
 
-def _with_placeholder(template: str) -> str:
-    if "{context}" not in template:
-        raise ValueError("must contain {context}")
-    return template
-
-
 def _resumable_streams(value: bool, info: ValidationInfo) -> bool:
     if value and not info.data.get("stream"):
         raise ValueError("needs stream: true")
     return value
 
 
-SystemPrompt = Annotated[str, Field(max_length=MAX_SYSTEM_PROMPT_CHARS), AfterValidator(_with_placeholder)]
 Temperature = Annotated[float, Field(ge=0, le=2)]
 VariantReference = Annotated[
     str,

@@ -10,12 +10,13 @@ import json
 import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 from uuid import UUID
 
 from vectorforge.aws.clients import AwsClients
+from vectorforge.deadline import wait_for
 from vectorforge.errors import InvalidInputError, QueueError, VectorForgeError
 
 _TIMEOUT_S = 5.0
@@ -182,9 +183,7 @@ async def hide_messages(queue: SqsQueue, receipt_handles: Sequence[str], seconds
                 await queue.hold(receipt_handles, seconds)
             except VectorForgeError:  # they may be delivered twice, which a job's lease bears
                 logger.warning("The visibility timeout of running messages could not be extended")
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds / _BEATS_A_HOLD):
-                    await done.wait()
+            await wait_for(done, seconds / _BEATS_A_HOLD)
 
     beating = asyncio.create_task(beat())
     try:

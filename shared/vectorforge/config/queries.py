@@ -24,6 +24,9 @@ def _with_placeholder(template: str) -> str:
     return template
 
 
+SystemPrompt: TypeAlias = Annotated[str, Field(max_length=50_000), AfterValidator(_with_placeholder)]
+
+
 class VariantOverlay(BaseModel):
     """Overlay of one variant; only explicitly set fields apply (``fields``), not the defaults here."""
 
@@ -37,7 +40,7 @@ class VariantOverlay(BaseModel):
     temperature: float | None = Field(default=0.7, ge=0, le=2)
     top_p: float | None = Field(default=None, ge=0, le=1)
     max_tokens: int = Field(default=1024, ge=1)
-    system_prompt: Annotated[str, Field(max_length=50_000), AfterValidator(_with_placeholder)] | None = None
+    system_prompt: SystemPrompt | None = None
     rewrite: Literal["auto"] | bool = "auto"
     effort: Literal["minimal", "low", "medium", "auto"] = "minimal"
     use_cache: bool = True

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from functools import partial
 from itertools import islice
 from uuid import UUID
@@ -13,6 +13,7 @@ from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.job_repo import JobRepository
 from vectorforge.db.repositories.job_types import MAX_ATTEMPTS, IngestionJobItem, NewJobItem, StoredItem
 from vectorforge.db.tenant_database import TenantDatabase
+from vectorforge.deadline import wait_for
 from vectorforge.errors import DatabaseUnavailableError, VectorForgeError
 from vectorforge.ingestion.group import (
     GROUP_BYTES,
@@ -304,10 +305,3 @@ def _stored(item: IngestionJobItem, result: DocumentResult) -> StoredItem:
         unchanged=result.status is DocumentStatus.UNCHANGED,
         warnings=result.warnings,
     )
-
-
-async def wait_for(event: asyncio.Event, seconds: float) -> None:
-    """Return when the event is set, or after some seconds."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()

@@ -13,10 +13,11 @@ from vectorforge.db.repositories.job_repo import JobDispatcher, JobRepository
 from vectorforge.db.repositories.job_types import MAX_ATTEMPTS, JobError
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.db.term_reading import TermReader
+from vectorforge.deadline import wait_for
 from vectorforge.errors import DatabaseError, VectorForgeError, log_unexpected
 from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
 from vectorforge.ingestion.group import GROUP_SIZE
-from vectorforge.ingestion.job_run import MAX_RUN_DOCUMENTS, JobRun, wait_for
+from vectorforge.ingestion.job_run import MAX_RUN_DOCUMENTS, JobRun
 from vectorforge.ingestion.pipeline import IngestionPipeline
 
 logger = logging.getLogger(__name__)

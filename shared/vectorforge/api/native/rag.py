@@ -34,11 +34,11 @@ from vectorforge.api.schemas import (
     ModelName,
     ProviderName,
     QueryRequest,
-    SystemPrompt,
     Temperature,
     given,
     history,
 )
+from vectorforge.config.queries import SystemPrompt
 from vectorforge.pipeline.presets import RAG_QUERY, VECTORFORGE
 from vectorforge.pipeline.types import QueryConfig
 from vectorforge.pipeline.variants import Variant

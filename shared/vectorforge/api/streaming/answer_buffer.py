@@ -16,7 +16,7 @@ from uuid import UUID
 
 from vectorforge.api.streaming.stream import end
 from vectorforge.db.repositories.answer_stream_repo import EventBatch, Readership, StreamState
-from vectorforge.deadline import Deadline
+from vectorforge.deadline import Deadline, wait_for
 from vectorforge.errors import VectorForgeError, log_unexpected
 from vectorforge.pipeline.stopping import StopSignal
 
@@ -169,8 +169,8 @@ class AnswerBuffer:
     async def _due(self) -> None:
         """Wait for the next write: for events, the end or the heartbeat."""
         if not self._waiting:
-            await _at_most(HEARTBEAT_S, self._news)
-        await _at_most(_BATCH_S, self._over)
+            await wait_for(self._news, HEARTBEAT_S)
+        await wait_for(self._over, _BATCH_S)
         self._news.clear()
 
     def _next_batch(self) -> tuple[EventBatch, StreamState]:
@@ -209,9 +209,3 @@ class AnswerBuffer:
         with suppress(VectorForgeError, TimeoutError):
             async with asyncio.timeout(_LATE_WRITE_S):
                 await self._streams.give_up(self._query_id)
-
-
-async def _at_most(seconds: float, event: asyncio.Event) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
