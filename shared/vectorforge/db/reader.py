@@ -56,16 +56,15 @@ class CollectionVersions:
         lag_s: See ``DatabaseSettings.database_reader_lag_s``.
     """
 
-    def __init__(self, lag_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, lag_s: float) -> None:
         # A change is noted within two steps, and needed within two more; see ``needed``.
         self._step_s = lag_s / 4
-        self._clock = clock
         self._written_at: OrderedDict[str, float] = OrderedDict()
         self._collections: OrderedDict[UUID, _KnownVersions] = OrderedDict()
 
     def note_write(self, tenant_id: str) -> None:
         """Note that this process has just written to the tenant's documents."""
-        self._written_at[tenant_id] = self._clock()
+        self._written_at[tenant_id] = time.monotonic()
         self._written_at.move_to_end(tenant_id)
         if len(self._written_at) > _MAX_TENANTS:
             self._written_at.popitem(last=False)
@@ -86,7 +85,7 @@ class CollectionVersions:
         self._collections.move_to_end(collection_id)
         if len(self._collections) > _MAX_COLLECTIONS:
             self._collections.popitem(last=False)
-        now = self._clock()
+        now = time.monotonic()
         written_at = self._written_at.get(tenant_id, float("-inf"))
         age_s = now - known.noted_at
         if known.required_at <= written_at + _LONGEST_QUERY_S or age_s >= 2 * self._step_s:

@@ -160,9 +160,9 @@ class ErasureRepository:
         return [Erasure(**row) for row in await self._db.fetch_all(_LIST, (self._db.tenant_id, limit))]
 
 
-async def claim_erasure(database: Database, lease_s: float = LEASE_S) -> tuple[str, UUID] | None:
+async def claim_erasure(database: Database) -> tuple[str, UUID] | None:
     """Claim an idle erasure of any tenant; return its tenant and id, or None."""
-    row = await database.fetch_untenanted(_CLAIM, (lease_s,))
+    row = await database.fetch_untenanted(_CLAIM, (LEASE_S,))
     return (row["tenant_id"], row["erasure_id"]) if row else None
 
 

@@ -42,6 +42,8 @@ _LEAVING_S = 1.0
 """Time for which a closed connection may still be listed."""
 _STOP_TIMEOUT_S = 60
 _ORPHANS_TIMEOUT_S = 20
+_MAX_LOG_BYTES = 10_000_000
+"""Size above which a start rotates the log."""
 _PORT = 5432
 """Part of the socket's file name; no port is opened."""
 _MAX_SOCKET_PATH = 90
@@ -231,8 +233,8 @@ class EmbeddedPostgres:
         except OSError:
             return b""
 
-    def _rotate_log(self, max_bytes: int = 10_000_000) -> None:
-        if self.log_path.exists() and self.log_path.stat().st_size > max_bytes:
+    def _rotate_log(self) -> None:
+        if self.log_path.exists() and self.log_path.stat().st_size > _MAX_LOG_BYTES:
             self.log_path.replace(self.log_path.with_suffix(".log.1"))
 
     def _socket_dir(self, account: Account) -> Path:
