@@ -63,24 +63,8 @@ def create_app(application: "Application", *, open_on_demand: bool = False) -> F
     Raises:
         ConfigurationError: The API keys or the origins in the settings are invalid.
     """
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        if open_on_demand:
-            try:
-                yield
-            finally:
-                await application.close()
-            return
-        async with application:
-            if application.aws.ingestion_queue is None:
-                application.background.worker.start()
-            try:
-                yield
-            finally:
-                await application.background.worker.stop()
-
     server = application.config.server
+    lifespan = _closing if open_on_demand else _working
     app = FastAPI(title="VectorForge", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     install_problem_handlers(app)
     app.openapi = _openapi  # type: ignore[method-assign] # FastAPI's documented way to extend it
@@ -106,6 +90,27 @@ def create_app(application: "Application", *, open_on_demand: bool = False) -> F
         app.add_middleware(CrossOrigin, **cors)
     app.add_middleware(RequestMetrics, metrics=application.metrics)
     return app
+
+
+@asynccontextmanager
+async def _closing(app: FastAPI) -> AsyncIterator[None]:
+    """Lifespan that leaves opening to the requests."""
+    try:
+        yield
+    finally:
+        await app.state.application.close()
+
+
+@asynccontextmanager
+async def _working(app: FastAPI) -> AsyncIterator[None]:
+    """Lifespan of a server, which ingests as well unless a queue has another process do so."""
+    async with app.state.application as application:
+        if application.aws.ingestion_queue is None:
+            application.background.worker.start()
+        try:
+            yield
+        finally:
+            await application.background.worker.stop()
 
 
 def cors_options(server: ServerSettings) -> dict[str, Any]:

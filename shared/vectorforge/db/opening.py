@@ -103,12 +103,24 @@ async def opened_pool(
         if halfvec is not None:
             register_halfvec_info(session, halfvec)
 
+    pool = _new_pool(conninfo, sessions, pool_size, timeout_s, configure)
+    await pool.open()
+    return pool, together
+
+
+def _new_pool(
+    conninfo: str,
+    sessions: type[Session],
+    max_size: int,
+    timeout_s: float,
+    configure: Callable[[Session], Awaitable[None]],
+) -> AsyncConnectionPool[Session]:
     pool = AsyncConnectionPool(
         conninfo,
         connection_class=sessions,
         kwargs=_CONNECTION_OPTIONS,
         min_size=0,
-        max_size=pool_size,
+        max_size=max_size,
         max_waiting=_LEFT_WAITING,
         timeout=timeout_s,
         reconnect_timeout=min(timeout_s, _RECONNECT_S),
@@ -118,8 +130,7 @@ async def opened_pool(
         name="vectorforge",
     )
     pool._pool = _LastUsedFirst()  # noqa: SLF001 - no option of the pool; docs/decisions/database.md
-    await pool.open()
-    return pool, together
+    return pool
 
 
 class _LastUsedFirst(deque[Session]):

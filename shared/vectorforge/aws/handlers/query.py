@@ -7,7 +7,7 @@ import random
 import re
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from vectorforge.api.app import create_app
 from vectorforge.api.routers import QUERY_ROUTERS
@@ -98,7 +98,7 @@ class QueryFunction:
         return _Started(telemetry, adapter, time.monotonic() + self._look_again_s)
 
 
-def _prepare(application: Application) -> "_Adapter":
+def _prepare(application: Application) -> "StreamingHandler | _BufferedHandler":
     """Make the app, and load what its first requests need."""
     app = create_app(application, open_on_demand=True)
     adapter = _make_adapter(app, application.config.aws, application)
@@ -119,23 +119,17 @@ def _prepare(application: Application) -> "_Adapter":
     return adapter
 
 
-class _Adapter(Protocol):
-    """Runs the app for an event."""
-
-    def __call__(self, event: dict[str, Any], context: Any) -> Any: ...
-
-    def shutdown(self) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Started:
     telemetry: FunctionTelemetry
-    adapter: _Adapter
+    adapter: "StreamingHandler | _BufferedHandler"
     good_until: float = math.inf
     """On the monotonic clock; then it is made again."""
 
 
-def _make_adapter(app: "FastAPI", aws: AwsSettings, application: Application | None = None) -> _Adapter:
+def _make_adapter(
+    app: "FastAPI", aws: AwsSettings, application: Application | None = None
+) -> "StreamingHandler | _BufferedHandler":
     mode = aws.response_mode or ("stream" if can_stream() else "buffered")
     if mode == "buffered":
         return _BufferedHandler(app, aws.base_path, application)

@@ -234,9 +234,7 @@ async def create_response(
     top_k_field = "tools" if body.file_search and body.top_k is None else "top_k"
     check_config(application, config, {"max_tokens": "max_output_tokens", "top_k": top_k_field})
     check_output(application, config, requested.preset, format_field="text")
-    if config.has_tools and (conversation_id is not None or (body.store and config.search_tool)):
-        field = "tools" if config.search_tool is None else "retrieval"
-        raise InvalidInputError("Tools need the conversation in `input`, not a stored one.", field=field)
+    _check_tools(body, config, conversation_id)
     collection = await find_searched_collection(application, tenant, requested, body)
     continued = conversation_id or (called_in if body.store else None)
     async with conversation_for(tenant, body, continued, credential) as stored_in:
@@ -260,6 +258,12 @@ async def create_response(
         return await query.answer(
             lambda result: whole_response(result, wanted), stream=body.stream, encoder=encoder
         )
+
+
+def _check_tools(body: ResponseRequest, config: QueryConfig, conversation_id: UUID | None) -> None:
+    if config.has_tools and (conversation_id is not None or (body.store and config.search_tool)):
+        field = "tools" if config.search_tool is None else "retrieval"
+        raise InvalidInputError("Tools need the conversation in `input`, not a stored one.", field=field)
 
 
 def _echo(body: ResponseRequest, config: QueryConfig, conversation_id: UUID | None) -> EchoedRequest:
