@@ -157,7 +157,7 @@ class IngestWork:
                 await self._announce(AnyJob(min(math.ceil(pause_s) + 1, _LONGEST_DELAY_S)))
             return
         database = self._application.database
-        if await JobDispatcher(database).any_waits() or await self._application.background.backfill.waits():
+        if await JobDispatcher(database).others_wait() or await self._application.background.backfill.waits():
             await self._announce(AnyJob())
 
     async def _announce(self, job: AnyJob) -> None:

@@ -96,12 +96,8 @@ class JobDispatcher:
         while (row := await self._database.fetch_untenanted(statement, params)) and row["rows"]:
             pass
 
-    async def any_waits(self) -> bool:
-        """Return True if a job of any tenant can be claimed now."""
-        return await self.others_wait("")  # no tenant's name is empty
-
-    async def others_wait(self, tenant_id: str) -> bool:
-        """Return True if a job of another tenant can be claimed now."""
+    async def others_wait(self, tenant_id: str = "") -> bool:
+        """Return True if a job of another tenant can be claimed now; by default one of any tenant."""
         row = await self._database.fetch_untenanted(_OTHERS_WAIT, (tenant_id,))
         return bool(row and row["waits"])
 
