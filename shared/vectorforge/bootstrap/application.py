@@ -166,7 +166,6 @@ class Application:
         self.llm_registry = llm_registry
         self.metrics: MetricsCollector = metrics or InMemoryMetrics()
         self.health_checker = health_checker or HealthChecker()
-        self.credential_store = store
         self.shared = Shared(
             config,
             database,
@@ -256,8 +255,8 @@ class Application:
 
         Stored keys are read again on next use: a process may be restored much later.
         """
-        if self.credential_store is not None:
-            self.credential_store.release()
+        if (store := self.shared.credential_store) is not None:
+            store.release()
         self.aws.disconnect()
 
     async def open(self) -> None:

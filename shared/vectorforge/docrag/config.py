@@ -162,7 +162,8 @@ async def openai_client(application: Application) -> "OpenAI":
         SecretsUnavailableError: The key is stored elsewhere and cannot be read now.
     """
     settings = application.config.llm
-    credentials = find_credentials("openai_api_key", settings.openai_api_key, application.credential_store)
+    store = application.shared.credential_store
+    credentials = find_credentials("openai_api_key", settings.openai_api_key, store)
     if credentials is None:
         raise ConfigurationError(
             "There is no OpenAI key: pass Config(OPENAI_API_KEY=...) or set VECTORFORGE_OPENAI_API_KEY."
