@@ -140,9 +140,7 @@ class PgVectorStore(VectorStore):
         if result is None:
             return NearestChunks([], matched=0)
         row = result.rows[0]
-        if space is not None and query is not None and row["space"] != space:
-            raise EmbeddingModelChangedError
-        _check_scope(row, None if query is None else metric, dimension, profile_id)
+        _check_scope(row, None if query is None else metric, dimension, space, profile_id)
         return result.nearest_chunks()
 
     async def upsert_chunks(
@@ -234,9 +232,15 @@ class PgVectorStore(VectorStore):
 
 
 def _check_scope(
-    row: Mapping[str, Any], metric: DistanceMetric | None, dimension: int, profile_id: int | None
+    row: Mapping[str, Any],
+    metric: DistanceMetric | None,
+    dimension: int,
+    space: str | None,
+    profile_id: int | None,
 ) -> None:
     if metric is not None:
+        if space is not None and row["space"] != space:
+            raise EmbeddingModelChangedError
         if row["dimension"] != dimension:
             raise DimensionMismatchError(expected=row["dimension"], actual=dimension, what="query vector")
         if row["distance_metric"] != metric:
