@@ -32,6 +32,9 @@ pytest_plugins = [
 
 # No test depends on tiktoken's tables, which `make run` may have fetched on this machine.
 os.environ.setdefault("TIKTOKEN_CACHE_DIR", "/no/tables")
+# Nor on the settings of the shell, such as the key of a model that `make run` is to use.
+for variable in [name for name in os.environ if name.startswith("VECTORFORGE_")]:
+    del os.environ[variable]
 
 # A busy machine must not fail a test. Each run draws other examples.
 hypothesis.settings.register_profile("suite", deadline=None, max_examples=40)

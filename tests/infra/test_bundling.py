@@ -117,7 +117,7 @@ def test_scan_is_rejected_by_ingest_bundle_as_not_deployed(
     scan = pdf_of([Sheet(prose(["Text."]))])
     environment = bare_environment(folder)
     done = subprocess.run(command, input=scan, env=environment, capture_output=True, check=True, timeout=60)
-    assert done.stdout.startswith(b"not_deployed OCR needs rapidocr, not installed here")
+    assert done.stdout.startswith(b"not_deployed OCR needs rapidocr (VECTORFORGE_OCR_ENGINE is rapidocr)")
     assert b"On AWS the ingest function has no engine" in done.stdout
 
 
