@@ -24,15 +24,22 @@ sha256(convert_to(
 _STORED_KEY = _KEY.format(provider="c.embedding_provider", model="c.embedding_model", prefix="c.query_prefix")
 # OFFSET makes the keys a step of their own. Within the join condition their functions, not being leakproof,
 # keep row-level security from using the index, and each of the tenant's rows is compared
-# (https://www.postgresql.org/docs/18/rules-privileges.html).
+# (https://www.postgresql.org/docs/18/rules-privileges.html). Within the look-up it makes the key part of the
+# index condition, also while the statistics know no rows of the tenant.
+_CACHED_VECTOR = """
+LEFT JOIN LATERAL (
+    SELECT vector FROM vectorforge.cached_embeddings
+    WHERE tenant_id = %(tenant_id)s AND key = keys.of_vector AND expires_at > now()
+    OFFSET 0
+) AS e ON true
+"""
 _FIND_VECTOR = f"""
 SELECT c.*, e.vector
 FROM (
     SELECT {COLUMNS} FROM vectorforge.collections WHERE tenant_id = %(tenant_id)s AND id = %(collection_id)s
 ) AS c
 CROSS JOIN LATERAL (SELECT {_STORED_KEY} AS of_vector OFFSET 0) AS keys
-LEFT JOIN vectorforge.cached_embeddings AS e
-    ON e.tenant_id = %(tenant_id)s AND e.key = keys.of_vector AND e.expires_at > now()
+{_CACHED_VECTOR}
 """
 _GIVEN = _KEY.format(provider="%(provider)s::text", model="%(model)s::text", prefix="%(prefix)s::text")
 _STORE_VECTOR = f"""
@@ -52,12 +59,14 @@ FROM (
 CROSS JOIN LATERAL (
     SELECT {_STORED_KEY} AS of_vector, sha256(%(digest)s::bytea || uuid_send(c.id)) AS of_answer OFFSET 0
 ) AS keys
-LEFT JOIN vectorforge.cached_embeddings AS e
-    ON e.tenant_id = %(tenant_id)s AND e.key = keys.of_vector AND e.expires_at > now()
-LEFT JOIN vectorforge.cached_answers AS a
-    ON a.tenant_id = %(tenant_id)s AND a.key = keys.of_answer
-    AND a.collection_id = c.id AND a.data_version = c.data_version
-    AND a.expires_at > now() - make_interval(secs => %(stale_s)s)
+{_CACHED_VECTOR}
+LEFT JOIN LATERAL (
+    SELECT answer, expires_at FROM vectorforge.cached_answers
+    WHERE tenant_id = %(tenant_id)s AND key = keys.of_answer
+        AND collection_id = c.id AND data_version = c.data_version
+        AND expires_at > now() - make_interval(secs => %(stale_s)s)
+    OFFSET 0
+) AS a ON true
 """
 _BY_ID = _FIND.format(condition="id = %(name_or_id)s")
 _BY_NAME = _FIND.format(condition="name = %(name_or_id)s")
