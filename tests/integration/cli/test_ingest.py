@@ -191,9 +191,8 @@ def test_ingest_without_its_extra_names_the_extra(
 ) -> None:
     vectorforge = replace(vectorforge, folder=tmp_path)
     missing = f"raise ModuleNotFoundError(\"No module named '{package}'\", name='{package}')"
-    (tmp_path / f"{package}.py").write_text(
-        missing
-    )  # found before the installed one, also by child processes
+    # found before the installed one, also by child processes
+    (tmp_path / f"{package}.py").write_text(missing)
     (tmp_path / name).write_text(text)
     code = 2 if package == "semantic_text_splitter" else 1
     done = vectorforge.process("ingest", name, "-c", "x", code=code, PYTHONPATH=str(tmp_path))
