@@ -154,6 +154,34 @@ async def test_questions_in_sources_are_not_quoted() -> None:
     assert text == "The Rhine measures some 1,230 km from source to mouth. [Source 2]"
 
 
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "See the pump and its motor.",
+        "Siehe Motor der pump.",
+        "Vgl. die pump mit motor.",
+        "参见 the pump and its motor。",
+    ],
+)
+async def test_reference_to_another_place_is_not_quoted(reference: str) -> None:
+    text = f"{reference}\n\nThe pump has a motor of iron."
+    assert await answer("Which motor has the pump?", text) == "The pump has a motor of iron. [Source 1]"
+
+
+async def test_statement_after_see_is_quoted() -> None:
+    text = "See the plate of the pump: its motor has two kilowatts."
+    assert text in await answer("Which motor has the pump?", text, BILLING)
+
+
+async def test_further_code_is_quoted_with_its_lead_in_only() -> None:
+    statement = "The pump restarts its motor a minute after a fault."
+    code = "```sh\npump restart motor --after fault\n```"
+    question = "When does the pump restart its motor after a fault?"
+    assert code not in await answer(question, statement, f"It is loud.\n\n{code}")
+    quoted = f"Restart the motor of the pump: [Source 2]\n{code}\n[Source 2]"
+    assert quoted in await answer(question, statement, f"Restart the motor of the pump:\n\n{code}")
+
+
 async def test_huge_sources_are_read_in_part() -> None:
     endless = "word " * 200_000
     text = await answer("How long is the Rhine?", RHINE, *[endless] * 50)

@@ -136,7 +136,7 @@ def _ranked(text: str, sources: Sequence[GroundingSource]) -> tuple[WeightedQuer
     for number, source in enumerate(sources[:_MAX_SOURCES]):
         for piece in split(source.text[:_MAX_SOURCE_CHARS]):
             parts.setdefault((number, piece.part), []).append(piece)
-            if not _is_question(piece, text):
+            if not _is_question(piece, text) and not patterns.REFERENCE.fullmatch(piece.text):
                 quotable.append((number, piece))
     among = _candidates(sources, quotable)
     query = WeightedQuery(text, [one for one, *_ in among])
@@ -212,8 +212,11 @@ def _select(query: WeightedQuery, ranked: Sequence[Scored], parts: Parts) -> lis
 
 
 def _further(other: Candidate, parts: Parts, length: int) -> Sequence[Piece]:
-    """Return a further sentence, a lead-in with its list; empty if the answer would be too long."""
-    if not leads_in(other.piece):
+    """Return a further sentence, a lead-in with its list or code; empty if the answer would be too long.
+
+    Code without a sentence that leads in to it may be of something else.
+    """
+    if not (leads_in(other.piece) or other.piece.kind == "code"):
         return [other.piece] if length + len(other.piece.text) <= _MAX_CHARS else []
     part = parts[other.source, other.piece.part]
     pieces = together(other.piece, part, is_procedure=False, most_chars=MAX_LIST_CHARS - length)
