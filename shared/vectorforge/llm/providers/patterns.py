@@ -87,7 +87,8 @@ REASON_ANSWER: Final = pattern_of(
 QUESTION: Final = pattern_of(r"[?？؟፧]\Z|[\u0370-\u03ff\u1f00-\u1fff][;\u037e]\Z|\u055e")
 """The Greek mark is a semicolon; the Armenian one stands in a word of the question."""
 REFERENCE: Final = pattern_of(
-    r"\(?(?:(?:see|refer to|siehe|voir|véase|vedi|zie)\b|vgl\.|cf\.|参见|參見|参照|详见)[^:;]{1,120}", re.IGNORECASE
+    r"\(?(?:(?:see|refer to|siehe|voir|véase|vedi|zie)\b|vgl\.|cf\.|参见|參見|参照|详见)[^:;]{1,120}",
+    re.IGNORECASE,
 )
 """Sentence that only names another place: "See file types."."""
 
