@@ -184,7 +184,7 @@ def test_missing_sdk_package_error_names_package_and_setting(package: str) -> No
     found = subprocess.run(
         [sys.executable, "-c", f"PACKAGE = {package!r}\n{HIDDEN}"], capture_output=True, text=True, check=True
     ).stdout
-    assert found.startswith(f"ConfigurationError These settings need the package {package} ")
+    assert found.startswith(f"ConfigurationError {package} is not installed: pip install 'vectorforge[")
     assert f"VECTORFORGE_{package.upper()}_CLIENT=http" in found
 
 

@@ -13,6 +13,7 @@ import typer
 
 from vectorforge import errors
 from vectorforge.cli.app import run
+from vectorforge.cli.doctor.command import run_checks
 from vectorforge.cli.terminal import ExitCode, Terminal, command, exit_code_for, printable
 
 VECTORFORGE = Path(sys.executable).with_name("vectorforge")
@@ -126,11 +127,24 @@ class TestErrors:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stderr == ""
 
-    def test_missing_extra_is_named(self, capsys: pytest.CaptureFixture[str]) -> None:
+    @pytest.mark.parametrize(
+        ("module", "extras"), [("docx.oxml", "ingest"), ("onnx", "local"), ("psycopg", "cli,ingest,local")]
+    )
+    def test_missing_package_error_names_its_extra(
+        self, capsys: pytest.CaptureFixture[str], module: str, extras: str
+    ) -> None:
         with pytest.raises(typer.Exit) as exit_, command(json_output=False, debug=False):
-            raise ModuleNotFoundError("No module named 'docx'", name="docx")
+            raise ModuleNotFoundError(f"No module named '{module}'", name=module)
         assert exit_.value.exit_code == 2
-        assert "docx is not installed" in capsys.readouterr().err
+        advice = f"{module} is not installed: pip install 'vectorforge[{extras}]', or in a checkout uv sync "
+        assert f"error: {advice}--inexact" in capsys.readouterr().err
+
+    def test_doctor_names_the_extra_as_errors_do(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "rapidocr", None)
+        check = next(check for check in run_checks(None, 0) if check.name == "[ocr]")
+        assert check.detail.startswith("rapidocr not installed: no text from scans")
+        advice = "pip install 'vectorforge[ocr]', or in a checkout uv sync --inexact --extra ocr"
+        assert check.remedy == advice
 
     def test_usage_error_names_the_command(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["search", "--top-k", "none", "x"]) == 2

@@ -7,9 +7,14 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from vectorforge.extras import EXTRAS
 
 ROOT = Path(__file__).parents[2]
 
@@ -112,3 +117,17 @@ def test_heavy_packages_are_not_required_dependencies() -> None:  # B-045, C36
     everyone_s = {line.split(">")[0].split("[")[0].split("=")[0].strip() for line in project["dependencies"]}
     assert {"fastapi", "pydantic"} <= everyone_s
     assert not everyone_s & {"sentence-transformers", "torch", "qdrant-client", "chromadb"}
+
+
+def test_extras_name_the_packages_of_the_project() -> None:
+    optional = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    imported: dict[str, set[str]] = {}
+    for package, distributions in packages_distributions().items():
+        for distribution in distributions:
+            imported.setdefault(canonicalize_name(distribution), set()).add(package)
+    named = {package for packages in EXTRAS.values() for package in packages}
+    for extra, packages in EXTRAS.items():
+        lines = [Requirement(line) for line in optional[extra]]
+        required = {line.name: imported[canonicalize_name(line.name)] for line in lines if not line.marker}
+        assert [name for name, modules in required.items() if not modules & named] == []
+        assert set(packages) <= set().union(*required.values())

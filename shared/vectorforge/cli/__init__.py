@@ -13,9 +13,9 @@ def main() -> None:
     try:
         from vectorforge.cli.app import run
     except ModuleNotFoundError as exc:
-        sys.stderr.write(
-            f"error: {exc.name} is not installed. Install the command: 'vectorforge[cli,local,ingest]'.\n"
-        )
+        from vectorforge.extras import not_installed
+
+        sys.stderr.write(f"error: {not_installed(exc)}\n")
         raise SystemExit(2) from None
     finally:
         gc.enable()

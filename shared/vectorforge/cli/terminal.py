@@ -22,6 +22,7 @@ import typer
 from pydantic_core import to_jsonable_python
 
 from vectorforge import errors
+from vectorforge.extras import not_installed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -268,8 +269,7 @@ def command(*, json_output: bool, debug: bool) -> Iterator[Terminal]:
 
 def _unexpected(terminal: Terminal, exc: Exception, *, debug: bool) -> ExitCode:
     if isinstance(exc, ModuleNotFoundError) and not (exc.name or "").startswith("vectorforge"):
-        extras = "Install what a laptop needs: 'vectorforge[cli,local,ingest]'."
-        terminal.error(f"{exc.name} is not installed. {extras}", code="configuration_error")
+        terminal.error(not_installed(exc), code="configuration_error")
         return ExitCode.USAGE
     hint = "" if debug else " Run it again with --debug to see where."
     text = f"Unexpected {type(exc).__name__}. This is a bug in VectorForge.{hint}"

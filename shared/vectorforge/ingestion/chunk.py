@@ -9,9 +9,10 @@ from operator import attrgetter
 
 from vectorforge.config import IngestionSettings
 from vectorforge.errors import ConfigurationError, InvalidInputError
+from vectorforge.extras import not_installed
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.locations import WITH_MARKDOWN_HEADINGS, find_headings
-from vectorforge.ingestion.types import SpanKind, TextChunk, TextSpan, not_installed
+from vectorforge.ingestion.types import SpanKind, TextChunk, TextSpan
 
 _SEGMENT = 50_000
 """Characters per call of the splitter: its time grows with their square (measured: 1.8 million take

@@ -19,11 +19,6 @@ Charge: TypeAlias = Callable[[int], Awaitable[None]]
 """Called with the tokens of texts before they are embedded; raises if they exceed the tenant's limits."""
 
 
-def not_installed(error: ModuleNotFoundError) -> str:
-    """Return the text of an error for a missing package of the extra ``ingest``."""
-    return f"{error.name} is not installed: pip install 'vectorforge[ingest]'."
-
-
 class IngestionStage(StrEnum):
     """Stages of ingesting a document, in this order."""
 

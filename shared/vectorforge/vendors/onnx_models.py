@@ -11,9 +11,10 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from vectorforge.errors import ConfigurationError
+from vectorforge.extras import how_to_install
 
 DESCRIPTION_FILE: Final = "vectorforge.json"
-INSTALL: Final = "The local models' packages are not installed: pip install 'vectorforge[local]'."
+INSTALL: Final = f"The local models' packages are not installed: {how_to_install('local')}."
 _MAX_DESCRIPTION_BYTES: Final = 100_000
 _INPUTS: Final = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
 """Inputs of a graph, int64 [texts, tokens] -> attributes of a tokenizer's encoding."""

@@ -16,6 +16,7 @@ import orjson
 from pydantic import SecretStr
 
 from vectorforge.errors import ConfigurationError
+from vectorforge.extras import not_installed
 from vectorforge.vendors.credentials import Credentials
 from vectorforge.vendors.http import VendorTransport, refuses_key
 from vectorforge.vendors.response import (
@@ -46,9 +47,8 @@ def import_sdk(package: SdkPackage) -> Any:
             import anthropic as sdk
     except ModuleNotFoundError as exc:
         raise ConfigurationError(
-            f"These settings need the package {package} ({exc.name} is not installed). Install it, or set "
-            f"VECTORFORGE_{package.upper()}_CLIENT=http; on AWS, name the same settings in the stage's "
-            "environment (infra/settings.py) and deploy again."
+            f"{not_installed(exc)} Without the SDK, set VECTORFORGE_{package.upper()}_CLIENT=http. On AWS, "
+            "name the same settings in the stage's environment (infra/settings.py) and deploy again."
         ) from exc
     logging.getLogger(package).setLevel(logging.INFO)  # DEBUG lines contain headers with keys, and prompts
     return sdk

