@@ -12,6 +12,7 @@ from vectorforge.embedding.base import MAX_MODELS, EmbeddingProvider
 from vectorforge.embedding.cache import InMemoryEmbeddingCache
 from vectorforge.errors import (
     DeadlineExceededError,
+    EmbeddingDimensionError,
     EmbeddingError,
     EmbeddingInputError,
     EmbeddingTimeoutError,
@@ -221,7 +222,7 @@ async def test_dimension_is_learned_and_enforced() -> None:
     await provider.embed_query("a")
     assert provider.dimension() == 8
     provider.answer = lambda _: [[1.0, 2.0]]
-    with pytest.raises(EmbeddingError, match="2 dimensions; m1 has 8"):
+    with pytest.raises(EmbeddingDimensionError, match="2 dimensions; m1 has 8"):
         await provider.embed_query("b")
 
 

@@ -8,12 +8,17 @@ from pydantic import SecretStr
 
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.config import EmbeddingSettings, VectorForgeConfig
-from vectorforge.embedding.registry import EmbeddingProviderRegistry
-from vectorforge.errors import (
-    ConfigurationError,
-)
+from vectorforge.embedding.registry import EMBEDDING_SPECS, EmbeddingProviderRegistry
+from vectorforge.errors import ConfigurationError
+from vectorforge.vendors.accounts import ProviderSpec
 
 # --- registry
+
+
+@pytest.mark.parametrize("spec", EMBEDDING_SPECS, ids=lambda spec: spec.name)
+def test_dimension_settings_of_each_provider_exist(spec: ProviderSpec[EmbeddingSettings]) -> None:
+    assert len(spec.dimension_settings) == 2
+    assert {spec.setting, *spec.dimension_settings} <= set(EmbeddingSettings.model_fields)
 
 
 def settings(**values: Any) -> VectorForgeConfig:

@@ -13,6 +13,7 @@ from vectorforge.deadline import Deadline
 from vectorforge.embedding.cache import CACHE_TENANT, FRESH_VECTORS, InMemoryEmbeddingCache
 from vectorforge.errors import (
     DeadlineExceededError,
+    EmbeddingDimensionError,
     EmbeddingError,
     EmbeddingInputError,
     EmbeddingTimeoutError,
@@ -268,11 +269,9 @@ class EmbeddingProvider(ABC):
         vectors: list[array[float]] = []
         for (index, _), values in zip(batch, raw, strict=True):
             if len(values) != expected:
-                error = EmbeddingError(
+                raise EmbeddingDimensionError(
                     f"The embedding provider sent {len(values)} dimensions; {model} has {expected}."
                 )
-                error.has_wrong_dimension = True
-                raise error
             vectors.append(array("f", values))
             _check_numbers(vectors[-1], index)
         if expected and model not in self._seen_dimensions:

@@ -32,14 +32,37 @@ _PROVIDERS = "vectorforge.embedding.providers"
 
 EMBEDDING_SPECS: tuple[ProviderSpec[EmbeddingSettings], ...] = (
     ProviderSpec(
-        "openai", "openai_api_key", f"{_PROVIDERS}.openai:OpenAIEmbeddingProvider", openai_credentials
+        "openai",
+        "openai_api_key",
+        f"{_PROVIDERS}.openai:OpenAIEmbeddingProvider",
+        openai_credentials,
+        dimension_settings=("openai_embedding_dimension", "openai_embedding_model"),
     ),
     ProviderSpec(
-        "http", "embedding_base_url", f"{_PROVIDERS}.openai:HttpEmbeddingProvider", _http_credentials
+        "http",
+        "embedding_base_url",
+        f"{_PROVIDERS}.openai:HttpEmbeddingProvider",
+        _http_credentials,
+        dimension_settings=("embedding_dimension", "embedding_model"),
     ),
-    ProviderSpec("cohere", "cohere_api_key", f"{_PROVIDERS}.openai:CohereEmbeddingProvider"),
-    ProviderSpec("google", "google_api_key", f"{_PROVIDERS}.openai:GoogleEmbeddingProvider"),
-    ProviderSpec("bedrock", "bedrock_embedding_model", f"{_PROVIDERS}.bedrock:BedrockEmbeddingProvider"),
+    ProviderSpec(
+        "cohere",
+        "cohere_api_key",
+        f"{_PROVIDERS}.openai:CohereEmbeddingProvider",
+        dimension_settings=("cohere_embedding_dimension", "cohere_embedding_model"),
+    ),
+    ProviderSpec(
+        "google",
+        "google_api_key",
+        f"{_PROVIDERS}.openai:GoogleEmbeddingProvider",
+        dimension_settings=("google_embedding_dimension", "google_embedding_model"),
+    ),
+    ProviderSpec(
+        "bedrock",
+        "bedrock_embedding_model",
+        f"{_PROVIDERS}.bedrock:BedrockEmbeddingProvider",
+        dimension_settings=("bedrock_embedding_dimension", "bedrock_embedding_model"),
+    ),
 )
 """Remote providers in the order of preference, after the installed ones."""
 

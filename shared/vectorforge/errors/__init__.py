@@ -30,6 +30,7 @@ Import them from this package. The first line of a class's docstring is its defa
     ├── DeadlineExceededError           no time left for the next step
     ├── EmbeddingError                  text could not be turned into vectors
     │   ├── EmbeddingAuthenticationError
+    │   ├── EmbeddingDimensionError     vectors of another length than configured
     │   ├── EmbeddingInputError         one text cannot be embedded: empty, too long, refused
     │   ├── EmbeddingRateLimitError
     │   └── EmbeddingTimeoutError

@@ -7,14 +7,16 @@ class EmbeddingError(VectorForgeError):
     """The text could not be embedded."""
 
     code = "embedding_error"
-    has_wrong_dimension = False
-    """True: the provider answered with vectors of another length than configured."""
 
 
 class EmbeddingAuthenticationError(EmbeddingError):
     """The embedding provider refused the credentials."""
 
     code = "embedding_authentication"
+
+
+class EmbeddingDimensionError(EmbeddingError):
+    """The embedding provider sent vectors of another length than configured."""
 
 
 class EmbeddingInputError(EmbeddingError):

@@ -40,6 +40,10 @@ _CURRENT = "<the current key>"
 Settings = TypeVar("Settings", bound=OpenAISettings)
 
 
+def _variable(setting: str) -> str:
+    return f"VECTORFORGE_{setting.upper()}"
+
+
 @dataclass(frozen=True, slots=True)
 class ProviderSpec(Generic[Settings]):
     """Entry of a table of providers: how to detect and build one."""
@@ -51,11 +55,18 @@ class ProviderSpec(Generic[Settings]):
     """``module:Class`` with a classmethod ``from_settings``, imported when the provider is registered."""
     credentials: Callable[[Settings, CredentialStore | None], Credentials | None] | None = None
     """Finds the credentials if ``setting`` alone does not determine them."""
+    dimension_settings: tuple[str, ...] = ()
+    """Settings that determine the length of an embedding provider's vectors."""
 
     @property
     def variable(self) -> str:
         """Environment variable of ``setting``."""
-        return f"VECTORFORGE_{self.setting.upper()}"
+        return _variable(self.setting)
+
+    @property
+    def dimension_variables(self) -> list[str]:
+        """Environment variables of ``dimension_settings``."""
+        return [_variable(setting) for setting in self.dimension_settings]
 
     def find(self, settings: Settings, store: CredentialStore | None) -> Credentials | None:
         """Return the credentials, or None if the provider is not configured.

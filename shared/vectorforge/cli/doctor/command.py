@@ -23,7 +23,7 @@ from vectorforge.cli.session import CommandContext, ignored_variables, session_c
 from vectorforge.cli.terminal import ExitCode
 from vectorforge.config import LLMSettings, RerankSettings, VectorForgeConfig
 from vectorforge.embedding.registry import EMBEDDING_SPECS, EmbeddingProviderRegistry
-from vectorforge.errors import ConfigurationError, EmbeddingError, VectorForgeError
+from vectorforge.errors import ConfigurationError, EmbeddingDimensionError, VectorForgeError
 from vectorforge.extras import EXTRAS, how_to_install
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.local.laptop import default_data_dir
@@ -206,10 +206,13 @@ async def _embedding(
         vector = await provider.embed_query("Is the embedding model ready?")
     except VectorForgeError as exc:
         name = registry.get_default().name if registry.list_providers() else ""
-        check = next((f"Check {spec.variable}. " for spec in EMBEDDING_SPECS if spec.name == name), "")
-        if isinstance(exc, EmbeddingError) and exc.has_wrong_dimension:
-            prefix = f"VECTORFORGE_{'' if name == 'http' else f'{name.upper()}_'}EMBEDDING"
-            check = f"Check {prefix}_DIMENSION and {prefix}_MODEL. "
+        of_length = isinstance(exc, EmbeddingDimensionError)
+        variables = (
+            spec.dimension_variables if of_length else [spec.variable]
+            for spec in EMBEDDING_SPECS
+            if spec.name == name
+        )
+        check = next((f"Check {' and '.join(names)}. " for names in variables), "")
         return Check("embedding", "fail", exc.message, _remedy(exc, f"{check}{_SEE_PROVIDERS}"))
     finally:
         await registry.aclose()
