@@ -197,7 +197,11 @@ async def test_login_error_reason_hides_secret(rds: Rds, stack: Stack) -> None:
             {"url": rds.endpoint.url(rds.root, user=MASTER)},
             "no role",
         ),
-        ({"username": MASTER, "password": SECOND}, {"url": "canary"}, "not one that PostgreSQL understands"),
+        (
+            {"username": MASTER, "password": SECOND},
+            {"url": "canary"},
+            "a URL that PostgreSQL understands",
+        ),
     ):
         stack.answers.clear()
         rds.aws.put_secret(SECRET, secret)

@@ -135,16 +135,12 @@ async def as_migrator(settings: DatabaseSettings, work: Callable[[str], Awaitabl
             ``DatabaseLoginError``.
 
     Raises:
-        ConfigurationError: No URL is set; the secret is missing, not readable or not a login; the URL has a
-            role or a password besides the secret's; or no token can be signed.
+        ConfigurationError: No URL is set, or it cannot be parsed; the secret is missing, not readable or not
+            a login; the URL has a role or a password besides the secret's; or no token can be signed.
         SecretsUnavailableError: AWS does not respond.
         DatabaseLoginError: The database rejected password and token.
     """
-    if settings.migrator_database_url is None:
-        raise ConfigurationError("Set VECTORFORGE_MIGRATOR_DATABASE_URL to the role that owns the schema.")
-    url = settings.migrator_database_url.get_secret_value()
-    if settings.migrator_secret_id is not None:
-        url = await asyncio.to_thread(_with_secret, url, settings.migrator_secret_id)
+    url = await asyncio.to_thread(_migrator_url, settings)
     try:
         return await work(url)
     except DatabaseLoginError:
@@ -160,13 +156,19 @@ async def as_migrator(settings: DatabaseSettings, work: Callable[[str], Awaitabl
         ) from exc
 
 
-def _with_secret(url: str, secret_id: str) -> str:
-    if {"user", "password"} & parsed(url).keys():
+def _migrator_url(settings: DatabaseSettings) -> str:
+    if settings.migrator_database_url is None:
+        raise ConfigurationError("Set VECTORFORGE_MIGRATOR_DATABASE_URL to the role that owns the schema.")
+    url = settings.migrator_database_url.get_secret_value()
+    parameters = parsed(url, variable="VECTORFORGE_MIGRATOR_DATABASE_URL")
+    if settings.migrator_secret_id is None:
+        return url
+    if {"user", "password"} & parameters.keys():
         raise ConfigurationError(
             "VECTORFORGE_MIGRATOR_DATABASE_URL must hold no role and no password, since "
             "VECTORFORGE_MIGRATOR_SECRET_ID names them."
         )
-    user, password = read_login(secret_id, setting="VECTORFORGE_MIGRATOR_SECRET_ID")
+    user, password = read_login(settings.migrator_secret_id, setting="VECTORFORGE_MIGRATOR_SECRET_ID")
     return with_login(url, user=user, password=password.get_secret_value())
 
 

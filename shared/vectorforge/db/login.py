@@ -95,8 +95,12 @@ async def _not_let_in(connection: "AsyncConnection[Any]") -> list[str]:
     return [role for (role,) in await cursor.fetchall()]
 
 
-def parsed(conninfo: str) -> dict[str, str]:
+def parsed(conninfo: str, *, variable: str = "VECTORFORGE_DATABASE_URL") -> dict[str, str]:
     """Return the parameters of a URL or key-value string, by libpq's names.
+
+    Args:
+        conninfo: The URL or string.
+        variable: Environment variable that holds it, for the error.
 
     Raises:
         ConfigurationError: It cannot be parsed.
@@ -107,7 +111,24 @@ def parsed(conninfo: str) -> dict[str, str]:
     try:
         return {name: str(value) for name, value in conninfo_to_dict(conninfo).items()}
     except psycopg.Error as exc:
-        raise ConfigurationError("The database URL is not one that PostgreSQL understands.") from exc
+        raise ConfigurationError(
+            f"{variable} is not a URL that PostgreSQL understands. Special characters of its password must "
+            "be percent-encoded (% as %25).",
+            setting=variable,
+        ) from exc
+
+
+def log_writer_url(settings: DatabaseSettings) -> str:
+    """Return the URL of the role that writes logs.
+
+    Raises:
+        ConfigurationError: It is not set, or cannot be parsed.
+    """
+    if settings.log_writer_database_url is None:
+        raise ConfigurationError("Set VECTORFORGE_LOG_WRITER_DATABASE_URL to the role that writes logs.")
+    url = settings.log_writer_database_url.get_secret_value()
+    parsed(url, variable="VECTORFORGE_LOG_WRITER_DATABASE_URL")
+    return url
 
 
 def complete(conninfo: str, *, timeout_s: float) -> str:

@@ -116,6 +116,28 @@ def test_unreachable_database_exits_with_host_and_reason(
 
 
 @pytest.mark.parametrize(
+    ("command", "code", "role"),
+    [
+        ("collections list", 2, ""),
+        ("doctor", 1, ""),
+        ("migrate", 2, "MIGRATOR_"),
+        ("index list", 2, "MIGRATOR_"),
+        ("logs replay handbook.md", 2, "LOG_WRITER_"),
+        ("erase list", 2, "ERASER_"),
+    ],
+)
+def test_malformed_database_url_error_names_its_variable(
+    vectorforge: CommandLine, command: str, code: int, role: str
+) -> None:
+    sound, malformed = "postgresql://app:s3cret@127.0.0.1:1/db", "postgresql://app:s3%cret@127.0.0.1:1/db"
+    variable = f"VECTORFORGE_{role}DATABASE_URL"
+    settings = {"VECTORFORGE_DATABASE_URL": sound, variable: malformed}
+    done = vectorforge(*command.split(), code=code, **settings)
+    assert f"{variable} is not a URL that PostgreSQL understands" in done.stdout + done.stderr
+    assert "cret" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
     ("variables", "name", "status", "detail", "remedy"),
     [
         (

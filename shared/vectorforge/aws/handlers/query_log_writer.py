@@ -23,6 +23,7 @@ from vectorforge.aws.queues import ReceivedMessage, RetryWaits, SqsQueue, delay_
 from vectorforge.aws.secrets import StoredKeys
 from vectorforge.config import VectorForgeConfig
 from vectorforge.db.connection import Database
+from vectorforge.db.login import log_writer_url
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogWriter
 from vectorforge.deadline import Deadline
 from vectorforge.errors import (
@@ -202,12 +203,9 @@ class _Started:
     """State of a process between events: one connection, and the AWS clients."""
 
     def __init__(self, config: VectorForgeConfig) -> None:
-        url = config.database.log_writer_database_url
-        if url is None:
-            raise ConfigurationError("Set VECTORFORGE_LOG_WRITER_DATABASE_URL to the role that writes logs.")
         # One connection: the function handles one event at a time. A dead one is replaced after a thaw.
         self._database = Database(
-            url.get_secret_value(),
+            log_writer_url(config.database),
             pool_size=1,
             timeout_s=config.database.database_timeout_s,
             password=database_password(config.database),

@@ -13,6 +13,7 @@ from vectorforge.cli.options import CollectionOption, TenantOption, YesOption, c
 from vectorforge.cli.session import CommandContext, Session, offline_command, session_command
 from vectorforge.cli.terminal import ExitCode, Terminal
 from vectorforge.config import VectorForgeConfig
+from vectorforge.db.login import parsed
 from vectorforge.erasure.repo import Erasure, Subject, sha256_of
 from vectorforge.errors import InvalidInputError
 
@@ -182,6 +183,7 @@ def _as_eraser() -> VectorForgeConfig:
     eraser_url = config.database.eraser_database_url
     if eraser_url is None:
         return config
+    parsed(eraser_url.get_secret_value(), variable="VECTORFORGE_ERASER_DATABASE_URL")
     database = config.database.model_copy(update={"database_url": eraser_url})
     return config.model_copy(update={"database": database})
 

@@ -21,9 +21,10 @@ from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import ExitCode, Terminal
 from vectorforge.config import DatabaseSettings, VectorForgeConfig
 from vectorforge.db.connection import Database
+from vectorforge.db.login import log_writer_url
 from vectorforge.db.repositories.query_log_repo import QueryLogWriter
 from vectorforge.db.schema.migrate import migrate
-from vectorforge.errors import ConfigurationError, InvalidInputError, RefusedRowError
+from vectorforge.errors import InvalidInputError, RefusedRowError
 from vectorforge.local.laptop import local_setup
 
 app = typer.Typer(no_args_is_help=True, help="Manage the query log.")
@@ -193,14 +194,11 @@ def _print_summary(terminal: Terminal, summary: ReplaySummary) -> None:
 
 
 async def _replay(terminal: Terminal, paths: Sequence[Path], settings: DatabaseSettings) -> ReplaySummary:
-    url = settings.log_writer_database_url
-    if url is None:
-        raise ConfigurationError("Set VECTORFORGE_LOG_WRITER_DATABASE_URL to the role that writes logs.")
     from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
     summary = ReplaySummary()
     async with Database(
-        url.get_secret_value(),
+        log_writer_url(settings),
         pool_size=1,
         timeout_s=settings.database_timeout_s,
         password=database_password(settings),
