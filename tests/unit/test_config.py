@@ -78,6 +78,18 @@ def test_number_that_is_not_finite_is_rejected(
         VectorForgeConfig.from_environment()
 
 
+@pytest.mark.parametrize("name", ["VECTORFORGE_DEFAULT_COLLECTION", "VECTORFORGE_PROFILE_COLLECTION"])
+@pytest.mark.parametrize("value", [" ", "x" * 201])
+def test_collection_name_is_validated_as_by_the_api(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError, match=name):
+        VectorForgeConfig.from_environment()
+    monkeypatch.setenv(name, " my papers ")
+    assert "my papers" in VectorForgeConfig.from_environment().query.model_dump().values()
+
+
 def test_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DATABASE_URL", "CHUNK_SIZE_CHARS", "API_KEYS", "OPENAI_API_KEY", "DATA_DIR", "AUTH"):
         monkeypatch.setenv(f"VECTORFORGE_{name}", "")

@@ -15,6 +15,9 @@ MAX_FILE_BYTES = 1_000_000
 
 VariantName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 """Used in logs and as a tag of metrics."""
+CollectionName: TypeAlias = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)
+]
 Weight: TypeAlias = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
@@ -129,7 +132,7 @@ class QuerySettings(Section):
     """Messages of one stored conversation."""
     degraded_answers: bool = True
     """Without an available model, return a stale cached answer or the chunks instead of an error."""
-    default_collection: str = "default"
+    default_collection: CollectionName = "default"
     """Collection of ``/v1/rag/query`` when the request names none."""
     variants: VariantOverlays = Field(default_factory=dict)
     """Named overlays on these defaults, in addition to ``pipeline.variants``: a JSON object, or the path of a
@@ -138,7 +141,7 @@ class QuerySettings(Section):
     """JSON object: variant -> weight, for requests that name no variant."""
     variant_split_by: Literal["tenant", "conversation"] = "tenant"
     """Unit with a stable variant; requests outside a conversation use the tenant."""
-    profile_collection: str = Field(default="profiles", min_length=1, max_length=200)
+    profile_collection: CollectionName = "profiles"
     """Collection of the profiles, created with the first one."""
 
 
