@@ -18,6 +18,7 @@ from vectorforge.cli.terminal import Terminal, command
 from vectorforge.config import EmbeddingSettings, LLMSettings, VectorForgeConfig, known_variables
 from vectorforge.db.repositories.document_repo import Document
 from vectorforge.db.schema.migrate import migrate
+from vectorforge.db.tenant_database import storable_text
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import DatabaseError, InvalidInputError, NotFoundError
 from vectorforge.llm.registry import LLMProviderRegistry
@@ -112,8 +113,12 @@ class Session:
         """Return the document with this source, or of the file with this path.
 
         Raises:
+            InvalidInputError: The source is not valid UTF-8, as a file's name may be.
             NotFoundError: There is no such collection or document.
         """
+        if (text := storable_text(source)) != source:
+            shown = "`vectorforge documents list` shows sources as they are stored."
+            raise InvalidInputError(f'"{text}" is not valid UTF-8. {shown}', field="SOURCE")
         target = await self.collection(collection)
         for name in (source, source_name(Path(source))):
             if document := await self.services.documents.find_by_source(target.id, name):

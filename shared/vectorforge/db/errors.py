@@ -218,7 +218,9 @@ def translated(exc: Exception) -> VectorForgeError | None:
     if not isinstance(exc, psycopg.Error | UnicodeEncodeError):
         return None
     if state in _UNSTORABLE and isinstance(exc, psycopg.DataError | UnicodeEncodeError):
-        return InvalidInputError("A value cannot be stored: it holds a NUL or is out of range.")
+        is_text = isinstance(exc, psycopg.DataError)
+        fault = "holds a NUL or is out of range" if is_text else "is not valid UTF-8"
+        return InvalidInputError(f"A value cannot be stored: it {fault}.")
     if state is not None and state[:2] in _REFUSED_CLASSES:
         return RefusedRowError()
     if state == _BEING_ERASED:

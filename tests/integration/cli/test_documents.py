@@ -1,6 +1,9 @@
 """Documents listed and deleted, collections, statistics and keys on the command line."""
 
+import os
 import re
+
+import pytest
 
 from tests.support.command_line import CommandLine
 
@@ -39,6 +42,17 @@ def test_delete_without_selection_is_rejected(vectorforge: CommandLine) -> None:
         refused = vectorforge("documents", "delete", *arguments, "-c", "single", "--yes", code=2)
         assert message in refused.stderr
     assert vectorforge.json("documents", "list", "-c", "single")["total"] == 1
+
+
+@pytest.mark.parametrize("command", ["documents delete", "erase document"])
+def test_source_that_is_not_utf8_is_rejected_with_the_reason(handbook: CommandLine, command: str) -> None:
+    refused = handbook(*command.split(), os.fsdecode(b"caf\xe9.md"), "--yes", code=2)
+    assert '"caf\ufffd.md" is not valid UTF-8. `vectorforge documents list` shows' in refused.stderr
+
+
+def test_collection_name_that_is_not_utf8_is_rejected_with_the_reason(vectorforge: CommandLine) -> None:
+    refused = vectorforge("collections", "create", os.fsdecode(b"caf\xe9"), code=2)
+    assert refused.stderr == "error: A value cannot be stored: it is not valid UTF-8.\n"
 
 
 def test_delete_of_collection_without_yes_is_rejected(vectorforge: CommandLine) -> None:
