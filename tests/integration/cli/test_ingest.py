@@ -1,6 +1,8 @@
 """Files and folders ingested on the command line."""
 
+import asyncio
 import json
+import os
 import re
 import signal
 import subprocess
@@ -15,6 +17,8 @@ import pytest
 
 from tests.support.command_line import VECTORFORGE, CommandLine
 from tests.support.formats.scans import Sheet, file_of, pdf_of, prose
+from tests.support.postgres.faulty_relay import TcpRelay
+from vectorforge.db.login import with_host
 from vectorforge.local.postgres import EmbeddedPostgres
 
 
@@ -107,6 +111,27 @@ def test_ingest_of_unreadable_file_prints_the_reason(vectorforge: CommandLine) -
     assert "error: ./empty.md: The document is empty." in done.stderr
     assert "error: ./empty.zip: The document is empty." in done.stderr
     assert done.stdout.splitlines()[1].split("\t")[:5] == ["mixed", "3", "1", "0", "2"]
+
+
+async def test_ingest_of_file_without_permission_stores_the_others(vectorforge: CommandLine) -> None:
+    (vectorforge.folder / "closed.md").write_text("The safe is behind the picture.")
+    (vectorforge.folder / "closed.md").chmod(0)
+    server = EmbeddedPostgres(vectorforge.data_dir / "postgres")
+    server.start()
+    vectorforge.process("migrate")
+    # root reads every file, and the server's folder, unless it lacks these capabilities
+    as_anyone = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    arguments = [*as_anyone, str(VECTORFORGE), "ingest", "closed.md", "handbook.md", "-c", "closed"]
+    async with TcpRelay("127.0.0.1", server.data_dir / ".s.PGSQL.5432") as relay:
+        url = with_host(server.app_url, host=relay.host, port=relay.port)
+        process = await asyncio.create_subprocess_exec(
+            *arguments, cwd=vectorforge.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env={**vectorforge.environment, "VECTORFORGE_DATABASE_URL": url},
+        )  # fmt: skip
+        out, err = await process.communicate()
+    assert b"error: ./closed.md: The file cannot be read (PermissionError)." in err
+    assert out.decode().splitlines()[1].split("\t")[:5] == ["closed", "2", "1", "0", "1"]
+    assert process.returncode == 1
 
 
 def test_ingest_of_too_large_file_names_the_setting(vectorforge: CommandLine) -> None:

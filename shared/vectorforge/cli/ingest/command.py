@@ -41,6 +41,7 @@ def ingest(
         typer.Argument(
             help="Files and folders. A .jsonl holds one document a line; a .csv is one document.",
             show_default=False,
+            readable=False,  # one that cannot be read fails alone
         ),
     ] = None,
     collection: CollectionOption = None,
