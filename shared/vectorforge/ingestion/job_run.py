@@ -11,7 +11,13 @@ from uuid import UUID
 
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.job_repo import JobRepository
-from vectorforge.db.repositories.job_types import MAX_ATTEMPTS, IngestionJobItem, NewJobItem, StoredItem
+from vectorforge.db.repositories.job_types import (
+    MAX_ATTEMPTS,
+    IngestionJobItem,
+    JobError,
+    NewJobItem,
+    StoredItem,
+)
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.deadline import wait_for
 from vectorforge.errors import DatabaseUnavailableError, VectorForgeError
@@ -113,9 +119,12 @@ class JobRun:
                 return
         except (asyncio.CancelledError, DatabaseUnavailableError) as exc:
             if self._lease.is_held:
-                if isinstance(exc, asyncio.CancelledError):
+                error = None
+                if isinstance(exc, DatabaseUnavailableError):
+                    error = JobError(exc.code, exc.message)
+                else:
                     await self._count_a_long_attempt()
-                await self._jobs.release(*self._job_ids)
+                await self._jobs.release(*self._job_ids, error=error)
             raise
         await self._jobs.release(*self._job_ids)
 

@@ -3,15 +3,18 @@
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
+import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tests.integration.ingestion.conftest import LimitedEmbedder, Room
 from tests.integration.repository_rows import make_collection, make_items
 from tests.support.postgres.rows_read import CountedDatabase, rows_read
 from tests.support.vendors.hashing_embedder import HashingEmbedder
 from vectorforge.db.repositories.job_repo import JobDispatcher, JobRepository
-from vectorforge.db.repositories.job_types import IngestionJob, NewJobItem
+from vectorforge.db.repositories.job_types import IngestionJob, JobError, NewJobItem
+from vectorforge.errors import DatabaseUnavailableError
+from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import Vector
 
 
@@ -141,6 +144,29 @@ async def test_released_jobs_return_to_the_queue(job_room: Room) -> None:
     assert await job_room.jobs.heartbeat(*ids) == set()
     assert [item.attempts for job_id in ids[1:] for item in await job_room.jobs.items(job_id)] == [0, 0]
     assert await follow(job_room) == ids[2:]
+
+
+async def test_jobs_that_wait_for_a_full_disk_have_the_reason_until_they_succeed(
+    job_room: Room, fresh_database_url: str, postgres_server: EmbeddedPostgres
+) -> None:
+    ids = [await submit(job_room, **{f"{name}_txt": "Text."}) for name in "ab"]
+    owner = conninfo_to_dict(postgres_server.migrator_url)["user"]
+    with psycopg.connect(make_conninfo(fresh_database_url, user=owner), autocommit=True) as connection:
+        connection.execute(
+            "CREATE FUNCTION fill() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full'; END $$"
+        )
+        connection.execute(
+            "CREATE TRIGGER full_disk BEFORE INSERT ON vectorforge.chunks "
+            "FOR EACH STATEMENT EXECUTE FUNCTION fill()"
+        )
+        with pytest.raises(DatabaseUnavailableError):
+            await job_room.worker().run_until_idle()
+        waiting = [await job_room.jobs.find_by_id(job_id) for job_id in ids]
+        reason = JobError("database_unavailable", "The database's disk is full.")
+        assert [(job.status, job.error) for job in waiting if job] == [("queued", reason)] * 2
+        connection.execute("DROP FUNCTION fill CASCADE")
+    assert [(job.status, job.error) for job in await finished(job_room, *ids)] == [("succeeded", None)] * 2
 
 
 @pytest.mark.parametrize("obstacle", ["one document", "records", "begun before", "size"])

@@ -144,7 +144,8 @@ WHERE tenant_id = %(tenant_id)s AND job_id = ANY (%(job_ids)s) AND status = 'run
 """
 _RELEASE = """
 UPDATE vectorforge.ingestion_jobs
-SET status = 'queued', stage = NULL, lease_expires_at = NULL, claims = greatest(claims - 1, 0)
+SET status = 'queued', stage = NULL, lease_expires_at = NULL, claims = greatest(claims - 1, 0),
+    error_code = %(code)s, error_message = %(message)s
 WHERE tenant_id = %(tenant_id)s AND id = ANY (%(job_ids)s) AND status = 'running'
 """
 FINISH = f"""
@@ -170,7 +171,7 @@ RETURNING {JOB_COLUMNS}
 
 
 def finish_values(job_ids: Sequence[UUID], error: JobError | None) -> dict[str, Any]:
-    """Return the parameters of ``FINISH`` without the tenant."""
+    """Return the parameters of ``FINISH``, and of a release, without the tenant."""
     code, message = (error.code, error.message[:MAX_ERROR_CHARS]) if error else (None, None)
     return {"job_ids": list(job_ids), "code": code, "message": message}
 
@@ -287,9 +288,12 @@ class JobProgress:
         values = {"job_ids": list(job_ids), "lease_s": lease_s}
         return {row["id"] for row in await self._db.fetch_all(_HEARTBEAT, values)}
 
-    async def release(self, *job_ids: UUID) -> None:
-        """Return running jobs to the queue with their remaining items, when their worker has to stop."""
-        values = {"job_ids": list(job_ids)}
+    async def release(self, *job_ids: UUID, error: JobError | None = None) -> None:
+        """Return running jobs to the queue with their remaining items, when their worker has to stop.
+
+        ``error`` is the reason, which they have until they are released or finished the next time.
+        """
+        values = finish_values(job_ids, error)
         await self._db.run([(statement, values) for statement in (_RELEASE_ITEMS, _RELEASE)])
 
     async def finish(self, *job_ids: UUID, error: JobError | None = None) -> list[IngestionJob]:

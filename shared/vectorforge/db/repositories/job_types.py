@@ -76,6 +76,7 @@ class IngestionJob:
     chunks_kept: int
     chunks_removed: int
     error: JobError | None
+    """Reason of its end, or of its return to the queue, as of a full disk."""
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
