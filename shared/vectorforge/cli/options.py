@@ -176,11 +176,15 @@ def confirm(question: str, *, yes: bool) -> None:
         typer.Abort: The user declined.
         InvalidInputError: stdin is not a terminal, and ``--yes`` was not given.
     """
-    if yes:
-        return
-    if not sys.stdin.isatty():
+    check_confirmable(yes=yes)
+    if not yes:
+        typer.confirm(question, abort=True, err=True)
+
+
+def check_confirmable(*, yes: bool) -> None:
+    """Raise InvalidInputError if stdin is not a terminal, and ``--yes`` was not given."""
+    if not yes and not sys.stdin.isatty():
         raise InvalidInputError("Confirmation needs a terminal; use --yes to skip it.", field="--yes")
-    typer.confirm(question, abort=True, err=True)
 
 
 _MAX_STDIN_CHARS = 1_000_000

@@ -9,8 +9,16 @@ from uuid import uuid4
 import typer
 
 from vectorforge.cli.ingest.files import FoundFiles, SkippedFile, find_files
+from vectorforge.cli.ingest.missing import check_prune, find_missing
 from vectorforge.cli.ingest.run import read_file
-from vectorforge.cli.options import CollectionOption, ProfileOption, RowOptions, parse_metadata, shown_source
+from vectorforge.cli.options import (
+    CollectionOption,
+    ProfileOption,
+    RowOptions,
+    YesOption,
+    parse_metadata,
+    shown_source,
+)
 from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import ExitCode, Terminal
 from vectorforge.errors import (
@@ -69,6 +77,11 @@ def ingest(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only estimate the tokens and the cost of files.")
     ] = False,
+    prune: Annotated[
+        bool,
+        typer.Option("--prune", help="Delete documents of the folders whose files no longer exist."),
+    ] = False,
+    yes: YesOption = False,
     rows: RowOptions = RowOptions(),  # noqa: B008 - frozen
 ) -> None:
     """Extract, chunk, embed and store documents; unchanged documents are skipped.
@@ -81,6 +94,10 @@ def ingest(
     file from any folder replaces its document. Other commands show files
     below the working directory as ./path, and accept that form.
 
+    Documents of deleted files stay, and are counted at the end; --prune deletes
+    those below the given folders. Do not use it where another machine ingests
+    folders of the same path into the same collection.
+
     [bold]Examples[/bold]
 
         vectorforge ingest docs/ README.md
@@ -88,6 +105,8 @@ def ingest(
         vectorforge ingest handbook/ --collection handbook --glob '*.md' -m team=support
 
         vectorforge ingest corpus.jsonl -c corpus --json | jq .failed
+
+        vectorforge ingest handbook/ --collection handbook --prune
 
         vectorforge ingest scans/ --collection archive --ocr
 
@@ -101,11 +120,14 @@ def ingest(
     if dry_run and (rows.from_postgres is not None or profile is not None):
         raise InvalidInputError("Only files of a collection can be estimated.", field="--dry-run")
     if rows.from_postgres is not None:
-        if paths or glob or ocr is not None or profile is not None:
-            message = "--from-postgres cannot be combined with files, --ocr or --profile."
+        if paths or glob or ocr is not None or profile is not None or prune:
+            message = "--from-postgres cannot be combined with files, --ocr, --profile or --prune."
             raise InvalidInputError(message, field="PATH")
         _report(context, context.run(_rows_work(context, rows, rows.from_postgres, collection, labels)))
         return
+    folders = [path for path in paths or [] if path.is_dir()]
+    if prune:
+        check_prune(folders, in_collection=profile is None and not dry_run, yes=yes)
     files = _find(paths or [], glob, images=bool(ocr))
     if profile is not None and collection is not None:
         raise InvalidInputError("Profiles have their own collection.", field="--collection")
@@ -124,7 +146,10 @@ def ingest(
             )
         async with session.ingest_target(collection) as target:
             target = await session.with_ocr(target, ocr)
-            return await ingest_files(context.terminal, session, target, files.files, metadata=labels)
+            summary = await ingest_files(context.terminal, session, target, files.files, metadata=labels)
+            if summary.stopped_by is None:
+                await find_missing(session, summary, folders, prune=prune, yes=yes)
+            return summary
 
     _report(context, context.run(work), files.skipped)
 

@@ -57,6 +57,10 @@ class IngestSummary:
     """Note on languages that the collection's embedding model hardly understands."""
     warnings: list[str] = field(default_factory=list)
     """The first hundred, each with its document."""
+    missing_documents: int = 0
+    """Documents below the folders whose files no longer existed after the run."""
+    pruned_documents: int = 0
+    """Those that were deleted."""
 
     @property
     def failed(self) -> int:
@@ -103,6 +107,11 @@ class IngestSummary:
         """Yield remarks on what was ingested."""
         if self.language_note is not None:
             yield self.language_note
+        if self.pruned_documents:
+            yield f"Deleted documents of files that no longer exist: {self.pruned_documents:,}."
+        elif self.missing_documents:
+            count = f"{self.missing_documents:,}"
+            yield f"Documents of files that no longer exist: {count}. Run again with --prune to delete them."
 
     def as_json(self) -> dict[str, Any]:
         """Return the summary for programs, with the failures."""
@@ -115,6 +124,8 @@ class IngestSummary:
             "failures": [{"source": f.source, "error": f.error} for f in self.failures],
             "skipped_files": [file._asdict() for file in self.skipped_files],
             "warnings": self.warnings,
+            "missing_documents": self.missing_documents,
+            "pruned_documents": self.pruned_documents,
         }
 
 

@@ -99,6 +99,14 @@ WHERE c.tenant_id = %(tenant_id)s AND c.collection_id = %(collection_id)s AND c.
     AND c.to_version IS NULL
 """
 
+_FILES_BELOW = """
+SELECT id, coalesce(parent_source, source) AS file FROM vectorforge.documents
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND id > %(after)s
+    AND starts_with(source, %(folder)s)
+ORDER BY id LIMIT %(limit)s
+"""
+_FILES = 10_000
+
 _PART = """
 SELECT substr(text, %(start)s::int + 1, %(length)s::int) AS text FROM vectorforge.documents
 WHERE tenant_id = %(tenant_id)s AND id = %(document_id)s
@@ -264,6 +272,16 @@ class DocumentRepository:
         values = {"collection_id": collection_id, "parent_source": parent_source, "name": name}
         rows = await self._db.fetch_all(_METADATA_OF_PARENT, values)
         return {row["source"]: row["value"] for row in rows}
+
+    async def files_below(self, collection_id: UUID, folder: str) -> dict[UUID, str]:
+        """Return the documents whose source begins with ``folder``, each with the file that contains it."""
+        found: dict[UUID, str] = {}
+        values = {"collection_id": collection_id, "folder": folder, "limit": _FILES}
+        rows: Sequence[Mapping[str, Any]] = [{"id": UUID(int=0)}]
+        while rows:
+            rows = await self._db.fetch_all(_FILES_BELOW, {**values, "after": rows[-1]["id"]})
+            found |= {row["id"]: row["file"] for row in rows}
+        return found
 
     async def current_hashes(self, collection_id: UUID, source: str) -> CurrentDocument | None:
         """Return the stored state of a source, or None."""
