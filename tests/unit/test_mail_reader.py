@@ -70,3 +70,25 @@ def test_warnings_about_an_attachment_are_warnings_of_the_mail() -> None:
     content = MAIL + b'Content-Type: application/octet-stream; name="c.txt"\n\nCaf\xe9\n--b--\n'
     document = one(content, "a.eml")
     assert document.warnings == ("c.txt: The text is not UTF-8; read as Windows-1252.",)
+
+
+def test_parts_that_are_not_read_are_named_once_by_file_name_or_type() -> None:
+    image = b"Content-Type: image/png\nContent-Transfer-Encoding: base64\n\niVBORw0KGgo=\n"
+    named = image.replace(b"png", b'png; name="logo.png"', 1)
+    html = b"--r\nContent-Type: text/html\n\n<p>Outer.</p>\n--r\n" + image + b"--r\n" + named + b"--r--\n"
+    related = b"Content-Type: multipart/related; boundary=r\n\n" + html
+    body = b"--a\n\nOuter.\n--a\n" + related + b"--a\nContent-Type: text/x-amp-html\n\n<p>\n"
+    body += b"--a\nContent-Type: text/calendar\n\nSUMMARY:Outing\n--a--\n"
+    status = b"Content-Type: message/delivery-status\n\nReporting-MTA: dns; x.org\n\nAction: failed\n"
+    parts = [b"Content-Type: multipart/alternative; boundary=a\n\n" + body, status, image, image]
+    content = b"Subject: Outer\nContent-Type: multipart/mixed; boundary=b\n\n"
+    document = one(content + b"".join(b"--b\n" + part for part in parts) + b"--b--\n", "a.eml")
+    assert document.text == "Subject: Outer\n\nOuter.\n\nSUMMARY:Outing"
+    assert document.warnings == ("Attachments are not read: image/png, logo.png, message/delivery-status.",)
+
+
+def test_attachment_after_many_pictures_is_read() -> None:
+    picture = b"Content-Type: image/png\n\n\x89PNG\n--b\n"
+    table = b'Content-Type: text/csv; name="x.csv"\n\na,b\n1,2\n--b--\n'
+    document = one(MAIL + 20 * picture + table, "a.eml")
+    assert document.text.endswith("# Attachment: x.csv\n\na: 1; b: 2")

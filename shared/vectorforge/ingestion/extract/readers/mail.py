@@ -35,7 +35,7 @@ class _Attachment(NamedTuple):
     name: str
     content: bytes | EmailMessage
     declared: str | None = None
-    """Media type, of a part without a name."""
+    """Media type."""
     charset: str | None = None
 
 
@@ -104,18 +104,19 @@ def _mail(
     depth: int = 0,
 ) -> Reading:
     shown = {name: clean(" ".join(value.split()))[0][:_MAX_HEADER_CHARS] for name, value in headers.items()}
-    blocks, unread = [*body], list[str]()
-    for number, one in enumerate(attachments):
-        read = _section(one, depth) if number < _MAX_ATTACHMENTS else Reading([])
+    blocks, unread, count = [*body], list[str](), 0
+    for one in attachments:
+        read = _section(one, depth) if count < _MAX_ATTACHMENTS else Reading([])
         blocks += read.blocks
-        name = clean(one.name or "unnamed")[0][:100]
+        count += bool(read.blocks)
+        name = clean(one.name or one.declared or "unnamed")[0][:100]
         warnings += [f"{name}: {warning}" for warning in read.warnings]
         if not read.blocks and (one.name or isinstance(one.content, EmailMessage) or one.content.strip()):
             unread.append(name)
     if not blocks:
         raise ExtractionError("The mail has no text.", reason="empty")
     if unread:
-        warnings = [*warnings, unread_warning("Attachments", unread)]
+        warnings = [*warnings, unread_warning("Attachments", [*dict.fromkeys(unread)])]
     lines = "\n".join(f"{name}: {value}" for name, value in shown.items() if value)
     metadata = {"from": shown["From"], "to": shown["To"], "date": date.isoformat() if date else ""}
     return Reading(
@@ -133,7 +134,7 @@ def _section(one: _Attachment, depth: int) -> Reading:
         if isinstance(content, EmailMessage):
             kind = media.MAIL
         else:
-            kind = media.detect(content, one.name, one.declared)
+            kind = media.detect(content, one.name, None if one.name else one.declared)
         if kind == media.MAIL:
             read = read_eml(content, depth=depth + 1) if depth < _MAX_DEPTH else Reading([])
         elif isinstance(content, EmailMessage) or not content.strip() or kind in _NOT_WITHIN:
@@ -174,18 +175,25 @@ def _eml_body(message: EmailMessage) -> tuple[EmailMessage | None, list[Block], 
 
 
 def _eml_attachments(message: EmailMessage, body: EmailMessage | None) -> Iterator[_Attachment]:
-    """Yield the parts other than the body and its alternatives, in their order."""
-    pending = [message]
+    """Yield the parts other than the body and its other versions, in their order."""
+    pending: list[tuple[Any, bool]] = [(message, False)]
+    read = body
     while pending:
-        part: Any = pending.pop()
+        part, is_version = pending.pop()
         kind = part.get_content_type()
-        if kind == "multipart/alternative":
-            found = None if any(one is body for one in part.walk()) else part.get_body(("plain", "html"))
-            pending += [found] if found is not None else []
-        elif part.get_content_maintype() == "multipart":
-            pending += reversed([*part.iter_parts()])
+        if part.get_content_maintype() == "multipart":
+            if kind == "multipart/alternative" and not any(one is body for one in part.walk()):
+                read = part.get_body(("plain", "html"))
+            inner = is_version or kind == "multipart/alternative"
+            pending += reversed([(one, inner) for one in part.iter_parts()])
+        elif is_version and part is not read and _is_version_of_body(part, kind):
+            continue
         elif part is not body and kind not in _SIGNATURES:
             yield _eml_attachment(part, kind)
+
+
+def _is_version_of_body(part: Any, kind: str) -> bool:
+    return kind.startswith("text/") and kind != "text/calendar" and part.get_filename() is None
 
 
 def _eml_attachment(part: Any, kind: str) -> _Attachment:
@@ -197,6 +205,7 @@ def _eml_attachment(part: Any, kind: str) -> _Attachment:
         inner = email.message_from_bytes(part.get_payload(decode=True), policy=email.policy.default)
     if isinstance(inner, EmailMessage) and inner.keys():
         payload, name = inner, name or str(inner["Subject"] or "")
-    declared = None if name else kind
+    elif payload is None:  # a report, for example
+        name = name or kind
     content = payload if isinstance(payload, bytes | EmailMessage) else b""
-    return _Attachment(name, content, declared, part.get_content_charset())
+    return _Attachment(name, content, kind, part.get_content_charset())
