@@ -1,6 +1,7 @@
 """The reader of workbooks: sheets, tables, merged cells and formulas."""
 
 import io
+import re
 import tracemalloc
 import zipfile
 from typing import Any
@@ -28,6 +29,53 @@ class TestWorkbooks:
         document = one(office.small_workbook(), "a.xlsx")
         assert "Day: 2026-03-02; Amount: 12.5; Paid: true" in document.text
         assert "Amount: 3" in document.text
+
+    @pytest.mark.parametrize(
+        ("value", "code", "text"),
+        [
+            (0.125, "0.0%", "12.5%"),
+            (-1234.5, '"$"#,##0.00', "-$1,234.50"),
+            (-1234.5, "#,##0.00\\ [$€-407]", "-1,234.50 €"),
+            (-3.5, '_-* #,##0.00\\ "€"_-;-* #,##0.00\\ "€"_-;_-* "-"??\\ "€"_-;_-@_-', "-3.50 €"),
+            (-5.25, "#,##0.00;[Red](#,##0.00)", "(5.25)"),
+            (1234567, "#,##0", "1,234,567"),
+            (1.005, "0.00", "1.01"),
+            (-0.001, "0.0", "0.0"),
+            (0.5, "#.0#", ".5"),
+            (1234, "00000", "01234"),
+            (12_500_000, '0.0,,"M"', "12.5M"),
+            (5, '0 "kg"', "5 kg"),
+            (5, '"yes";"no";"none"', "yes"),
+            (5, ";;;", "5"),
+            (12345, "0.00E+00", "12345"),
+            (0.5, "0." + "0" * 99, "0.5"),
+            (46000.5, "m/d/yy h:mm", "2025-12-09 12:00"),
+            (0.75, "h:mm AM/PM", "18:00:00"),
+            (1.25, "[h]:mm", "30:00:00"),
+        ],
+    )
+    def test_number_is_shown_in_its_format(self, value: float, code: str, text: str) -> None:
+        import openpyxl
+
+        book, out = openpyxl.Workbook(), io.BytesIO()
+        book.active["C4"], book.active["D4"] = "Value", value
+        book.active["D4"].number_format = code
+        book.save(out)
+        assert one(out.getvalue(), "a.xlsx").text == f"# Sheet\n\nValue | {text}"
+
+    def test_number_formats_of_cells_without_names_are_found_by_their_order(self) -> None:
+        import openpyxl
+
+        book, out = openpyxl.Workbook(), io.BytesIO()
+        for row in (["Name", "Share"], ["Ann", 0.5]):
+            book.active.append(row)
+        book.active["B2"].number_format = "0%"
+        book.save(out)
+        with zipfile.ZipFile(out) as archive:
+            parts = {name: archive.read(name) for name in archive.namelist()}
+        [sheet] = [name for name in parts if name.startswith("xl/worksheets/")]
+        parts[sheet] = re.sub(rb' r="[A-Z]*[0-9]+"', b"", parts[sheet])
+        assert one(zipped(parts), "a.xlsx").text == "# Sheet\n\nName: Ann; Share: 50%"
 
     def test_formulas_without_stored_values_are_counted(self) -> None:
         import openpyxl

@@ -2,23 +2,18 @@
 
 import datetime
 import io
-import re
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.blocks import Block, BlockKind, Reading, Row, heading, paragraph
-from vectorforge.ingestion.extract.decode import open_archive, open_member
+from vectorforge.ingestion.extract.decode import open_archive
+from vectorforge.ingestion.extract.readers.number_formats import FormattedNumber, format_number
+from vectorforge.ingestion.extract.readers.sheet_parts import NumberFormats, unstored_formulas
 from vectorforge.ingestion.types import MAX_SOURCE_CHARS
 
 _ZIP: Final = b"PK\x03\x04"
 _MAX_NAME_CHARS: Final = MAX_SOURCE_CHARS // 10
-_SHEET: Final = re.compile(r"xl/worksheets/[^/]+\.xml$")
-_BLOCK_BYTES: Final = 1 << 18
-"""Far more than the longest formula of 8,192 characters."""
-_UNSTORED: Final = re.compile(rb"<c\b[^<>]*>\s*<f\b[^<>]*>(?:[^<]*</f>)?\s*(?:<v\s*/>|<v></v>)?\s*</c>")
-"""Cells whose formula has no value, as of programs that write workbooks without calculating them."""
 
 
 def read_workbook(content: bytes) -> Reading:
@@ -34,10 +29,9 @@ def read_workbook(content: bytes) -> Reading:
     """
     from python_calamine import CalamineError, CalamineWorkbook, PasswordError, SheetVisibleEnum
 
-    missing = 0
-    if content.startswith(_ZIP):
-        with open_archive(content) as archive:
-            missing = sum(_unstored(archive, name) for name in archive.namelist() if _SHEET.match(name))
+    archive = open_archive(content) if content.startswith(_ZIP) else None
+    missing = unstored_formulas(archive) if archive else 0
+    formats = NumberFormats(archive) if archive else None
     try:
         workbook = CalamineWorkbook.from_filelike(io.BytesIO(content))
         hidden = [one.name for one in workbook.sheets_metadata if one.visible != SheetVisibleEnum.Visible]
@@ -45,7 +39,7 @@ def read_workbook(content: bytes) -> Reading:
             block
             for name in workbook.sheet_names
             if name not in hidden
-            for block in _sheet(name, workbook.get_sheet_by_name(name))
+            for block in _sheet(name, workbook.get_sheet_by_name(name), formats)
         ]
     except PasswordError as exc:
         raise ExtractionError("The workbook is protected by a password.", reason="encrypted") from exc
@@ -60,24 +54,15 @@ def read_workbook(content: bytes) -> Reading:
     return Reading(blocks, warnings=warnings)
 
 
-def _unstored(archive: zipfile.ZipFile, name: str) -> int:
-    count, rest = 0, b""
-    with open_member(archive, name) as file:
-        while block := file.read(_BLOCK_BYTES):
-            rest += block
-            end = rest.rfind(b"</c>") + 4 if b"</c>" in rest else 0
-            count += sum(1 for _ in _UNSTORED.finditer(rest, 0, end))
-            rest = rest[end:][-_BLOCK_BYTES:]
-    return count
-
-
-def _sheet(name: str, sheet: Any) -> Iterator[Block]:
-    name = name[:_MAX_NAME_CHARS]
+def _sheet(name: str, sheet: Any, formats: NumberFormats | None) -> Iterator[Block]:
     first_row, first_column = sheet.start or (0, 0)
     blocks: list[Block] = []
     header: Sequence[str] = ()
     area: list[tuple[int, list[Any]]] = []
     rows = sheet.to_python(skip_empty_area=True)
+    for row, column, code in formats.of_sheet(name) if formats else ():
+        _format(rows, row - first_row, column - first_column, code)
+    name = name[:_MAX_NAME_CHARS]
     groups: dict[int, list[Any]] = {}
     for (top, column), (bottom, last) in sheet.merged_cell_ranges or ():
         top, column, last = top - first_row, column - first_column, last - first_column
@@ -95,6 +80,15 @@ def _sheet(name: str, sheet: Any) -> Iterator[Block]:
     if blocks:
         yield heading(name, 1, {"sheet": name})
         yield from blocks
+
+
+def _format(rows: list[list[Any]], row: int, column: int, code: str) -> None:
+    if not (0 <= row < len(rows) and 0 <= column < len(rows[row])):
+        return
+    value = rows[row][column]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        shown = format_number(value, code)
+        rows[row][column] = value if shown is None else FormattedNumber(value, shown)
 
 
 def _repeat(rows: list[list[Any]], top: int, bottom: int, column: int) -> None:
@@ -169,11 +163,16 @@ def _filled(cells: Sequence[Any]) -> int:
 
 
 def _shown(cell: Any) -> str:
-    """Return a cell's value as text: whole numbers without a point, dates in ISO 8601."""
+    """Return a cell's value as text: numbers as formatted, dates in ISO 8601, durations in hours."""
     if isinstance(cell, bool):
         return "true" if cell else "false"
+    if isinstance(cell, FormattedNumber):
+        return cell.shown
     if isinstance(cell, float):
         return str(int(cell)) if cell.is_integer() and abs(cell) < 1e15 else repr(round(cell, 10))
     if isinstance(cell, datetime.datetime):
         return cell.date().isoformat() if cell.time() == datetime.time() else cell.isoformat(" ", "minutes")
+    if isinstance(cell, datetime.timedelta):
+        minutes, seconds = divmod(abs(round(cell.total_seconds())), 60)
+        return f"{'-' * (cell.days < 0)}{minutes // 60}:{minutes % 60:02}:{seconds:02}"
     return " ".join(str(cell).split())

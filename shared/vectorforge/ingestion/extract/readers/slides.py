@@ -1,14 +1,13 @@
 """PPTX: titles, text, tables and speaker notes of slides, by lxml."""
 
-from collections.abc import Iterator, Mapping
-from posixpath import join, normpath
+from collections.abc import Iterator
 from typing import Any, Final
 from zipfile import ZipFile
 
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.blocks import Block, Reading, Row, heading, item, paragraph, table
 from vectorforge.ingestion.extract.decode import open_archive, read_member
-from vectorforge.ingestion.extract.readers.xml import local_name, parse_xml
+from vectorforge.ingestion.extract.readers.xml import local_name, parse_xml, relations
 from vectorforge.types import Location
 
 _A: Final = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -32,11 +31,11 @@ def read_pptx(content: bytes) -> Reading:
     """
     with open_archive(content) as archive:
         main = "ppt/presentation.xml"
-        relations = _relations(archive, main)
+        targets = relations(archive, main)
         root = parse_xml(read_member(archive, main))
         ids = [slide.get(f"{_R}id", "") for slide in root.iter(f"{_P}sldId")]
         blocks: list[Block] = []
-        for number, path in enumerate((relations[one][1] for one in ids if one in relations), start=1):
+        for number, path in enumerate((targets[one][1] for one in ids if one in targets), start=1):
             blocks += _slide(archive, path, {"slide": number})
         title = _property(archive)
     return Reading(blocks, title or next((block.text for block in blocks if block.level == 1), None))
@@ -51,7 +50,7 @@ def _slide(archive: ZipFile, path: str, location: Location) -> Iterator[Block]:
     for shape in shapes:
         if shape not in titles and _placeholder(shape) not in _OMITTED:
             yield from _shape(shape, location)
-    for kind, target in _relations(archive, path).values():
+    for kind, target in relations(archive, path).values():
         if kind.endswith("/notesSlide"):
             notes = parse_xml(read_member(archive, target))
             bodies = [shape for shape in notes.iter(f"{_P}sp") if _placeholder(shape) == "body"]
@@ -94,22 +93,6 @@ def _paragraphs(shape: Any) -> Iterator[tuple[str, int]]:
         level = "" if properties is None else properties.get("lvl", "")
         if text.strip():
             yield text.strip(), min(int(level), 8) if level.isdecimal() and len(level) == 1 else 0
-
-
-def _relations(archive: ZipFile, path: str) -> Mapping[str, tuple[str, str]]:
-    """Return type and target of a part's internal relations, by id."""
-    folder, _, name = path.rpartition("/")
-    file = f"{folder}/_rels/{name}.rels"
-    if file not in archive.NameToInfo:
-        return {}
-    return {
-        relation.get("Id", ""): (
-            relation.get("Type", ""),
-            normpath(join("/", folder, relation.get("Target", ""))).lstrip("/"),
-        )
-        for relation in parse_xml(read_member(archive, file))
-        if relation.get("TargetMode") != "External"
-    }
 
 
 def _property(archive: ZipFile) -> str:

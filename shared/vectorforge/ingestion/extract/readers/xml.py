@@ -1,10 +1,13 @@
 """XML: a parser for hostile files, and the text of files of any vocabulary."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from posixpath import join, normpath
 from typing import Any, Final
+from zipfile import ZipFile
 
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.blocks import Block, Reading, heading, paragraph
+from vectorforge.ingestion.extract.decode import read_member
 
 _TITLES: Final = ("title", "article-title", "name")
 _MAX_TITLE_CHARS: Final = 200
@@ -38,6 +41,22 @@ def local_name(element: Any) -> str:
     """Return an element's name without its namespace; empty for entities."""
     tag = element.tag
     return tag.rpartition("}")[2] if isinstance(tag, str) else ""
+
+
+def relations(archive: ZipFile, path: str) -> Mapping[str, tuple[str, str]]:
+    """Return type and target of the internal relations of a part of an Office file, by id."""
+    folder, _, name = path.rpartition("/")
+    file = f"{folder}/_rels/{name}.rels"
+    if file not in archive.NameToInfo:
+        return {}
+    return {
+        relation.get("Id", ""): (
+            relation.get("Type", ""),
+            normpath(join("/", folder, relation.get("Target", ""))).lstrip("/"),
+        )
+        for relation in parse_xml(read_member(archive, file))
+        if relation.get("TargetMode") != "External"
+    }
 
 
 def read_xml(content: bytes) -> Reading:

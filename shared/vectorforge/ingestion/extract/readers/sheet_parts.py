@@ -1,0 +1,94 @@
+"""Parts of workbooks that python-calamine does not read: number formats and unstored formulas of XLSX."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from zipfile import ZipFile
+
+from vectorforge.errors import ExtractionError
+from vectorforge.ingestion.extract.decode import open_member, read_member
+from vectorforge.ingestion.extract.readers.number_formats import BUILT_IN
+from vectorforge.ingestion.extract.readers.xml import parse_xml, relations
+
+_MAIN: Final = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+_R: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
+_WORKBOOK: Final = "xl/workbook.xml"
+_STYLES: Final = "xl/styles.xml"
+_SHEET: Final = re.compile(r"xl/worksheets/[^/]+\.xml$")
+_BLOCK_BYTES: Final = 1 << 18
+"""Far more than the longest formula of 8,192 characters."""
+_UNSTORED: Final = re.compile(rb"<c\b[^<>]*>\s*<f\b[^<>]*>(?:[^<]*</f>)?\s*(?:<v\s*/>|<v></v>)?\s*</c>")
+"""Cells whose formula has no value, as of programs that write workbooks without calculating them."""
+_CELL: Final = re.compile(rb"<(?:\w+:)?(row|c)\b([^<>]*)>")
+_NAME: Final = re.compile(rb'\br="([A-Z]{0,3})(\d{1,7})"')
+_STYLE: Final = re.compile(rb'\bs="(\d{1,5})"')
+
+
+def unstored_formulas(archive: ZipFile) -> int:
+    """Return the number of formulas whose value is not stored."""
+    return sum(_unstored(archive, name) for name in archive.namelist() if _SHEET.match(name))
+
+
+def _unstored(archive: ZipFile, name: str) -> int:
+    return sum(1 for block in _blocks(archive, name, b"</c>") for _ in _UNSTORED.finditer(block))
+
+
+def _blocks(archive: ZipFile, name: str, end: bytes) -> Iterator[bytes]:
+    """Yield a member's bytes in blocks that end with ``end``; what is longer than a block is cut."""
+    rest = b""
+    with open_member(archive, name) as file:
+        while block := file.read(_BLOCK_BYTES):
+            rest += block
+            whole, found, after = rest.rpartition(end)
+            yield whole + found
+            rest = after[-_BLOCK_BYTES:]
+
+
+class NumberFormats:
+    """Number formats of the cells of a workbook; none if they cannot be read."""
+
+    def __init__(self, archive: ZipFile) -> None:
+        self._archive = archive
+        self._paths: dict[str, str] = {}
+        self._formats: Mapping[int, str] = {}
+        if _WORKBOOK not in archive.NameToInfo:
+            return
+        try:
+            targets = relations(archive, _WORKBOOK)
+            for sheet in parse_xml(read_member(archive, _WORKBOOK)).iter(f"{_MAIN}sheet"):
+                self._paths[sheet.get("name", "")] = targets.get(sheet.get(f"{_R}id", ""), ("", ""))[1]
+            self._formats = _formats(parse_xml(read_member(archive, _STYLES)))
+        except ExtractionError:
+            return
+
+    def of_sheet(self, name: str) -> Iterator[tuple[int, int, str]]:
+        """Yield row and column, from 0, and format of the cells of a sheet that have one."""
+        path = self._paths.get(name, "")
+        if not self._formats or path not in self._archive.NameToInfo:
+            return
+        row, column = -1, -1
+        for block in _blocks(self._archive, path, b">"):
+            for kind, attributes in _CELL.findall(block):
+                place = _NAME.search(attributes)
+                if kind == b"row":
+                    row, column = int(place[2]) - 1 if place else row + 1, -1
+                    continue
+                column = _column(place[1]) if place else column + 1
+                style = _STYLE.search(attributes)
+                if style and (code := self._formats.get(int(style[1]))):
+                    yield row, column, code
+
+
+def _formats(styles: Any) -> Mapping[int, str]:
+    """Return the formats by the index of their style, without "General"."""
+    custom = {one.get("numFmtId"): one.get("formatCode", "") for one in styles.iter(f"{_MAIN}numFmt")}
+    ids = [one.get("numFmtId", "") for one in styles.iterfind(f"{_MAIN}cellXfs/{_MAIN}xf")]
+    codes = enumerate(custom.get(one) or BUILT_IN.get(one, "") for one in ids)
+    return {index: code for index, code in codes if code and code.lower() != "general"}
+
+
+def _column(letters: bytes) -> int:
+    number = 0
+    for letter in letters:
+        number = 26 * number + letter - 64
+    return number - 1
