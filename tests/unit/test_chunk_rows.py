@@ -21,8 +21,8 @@ from vectorforge.ingestion.extract.blocks import (
     paragraph,
     table,
 )
-from vectorforge.ingestion.locations import Headings, cell_range, locations_of
-from vectorforge.ingestion.types import ReadText, SpanKind, TextSpan
+from vectorforge.ingestion.locations import Headings, locations_of
+from vectorforge.ingestion.types import ReadText, SpanKind, TextSpan, cell_range
 
 TABLE = [Row(["Name", "Age", "Town"]), *(Row([f"person{n}", str(n), f"town {n}"]) for n in range(200))]
 

@@ -77,6 +77,47 @@ class TestWorkbooks:
         parts[sheet] = re.sub(rb' r="[A-Z]*[0-9]+"', b"", parts[sheet])
         assert one(zipped(parts), "a.xlsx").text == "# Sheet\n\nName: Ann; Share: 50%"
 
+    def test_comment_follows_the_value_of_its_cell(self) -> None:
+        import openpyxl
+        from openpyxl.comments import Comment
+
+        book, out = openpyxl.Workbook(), io.BytesIO()
+        for row in (["Plan"], ["Name", "Visits"], ["Ann", 3], ["Bo", None]):
+            book.active.append([None, *row])
+        for cell in ("B1", "C2", "C3", "C4", "Z90"):
+            book.active[cell].comment = Comment(f"Note\n{cell}", "Ann")
+        book.create_sheet("Empty")["A1"].comment = Comment("Alone", "Ann")
+        book.save(out)
+        assert one(out.getvalue(), "a.xlsx").text.split("\n\n") == [
+            "# Sheet",
+            "Plan (comment: Note B1)",
+            "Visits (comment: Note C2)",
+            "Name: Ann; Visits: 3 (comment: Note C3)",
+            "Name: Bo; Visits: (comment: Note C4)",
+            "Comment on Z90: Note Z90",
+            "# Empty",
+            "Comment on A1: Alone",
+        ]
+
+    def test_thread_of_comments_replaces_its_note_for_older_programs(self) -> None:
+        import openpyxl
+        from openpyxl.comments import Comment
+
+        book, out = openpyxl.Workbook(), io.BytesIO()
+        book.active["A1"] = "Ann"
+        book.active["A1"].comment = Comment("[Threaded comment] Upgrade!", "Ann")
+        book.save(out)
+        with zipfile.ZipFile(out) as archive:
+            parts = {name: archive.read(name) for name in archive.namelist()}
+        file = "xl/worksheets/_rels/sheet1.xml.rels"
+        thread = b'<Relationship Id="t" Type="x/threadedComment" Target="../threadedComments/t.xml"/>'
+        parts[file] = parts[file].replace(b"</Relationships>", thread + b"</Relationships>")
+        parts["xl/threadedComments/t.xml"] = b"""<ThreadedComments
+            xmlns="http://schemas.microsoft.com/office/spreadsheetml/2018/threadedcomments"><threadedComment
+            ref="A1" id="{1}"><text>Who?</text></threadedComment><threadedComment ref="A1" parentId="{1}">
+            <text>The boss.</text></threadedComment></ThreadedComments>"""
+        assert one(zipped(parts), "a.xlsx").text == "# Sheet\n\nAnn (comment: Who? / The boss.)"
+
     def test_formulas_without_stored_values_are_counted(self) -> None:
         import openpyxl
 

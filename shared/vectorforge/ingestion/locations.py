@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from vectorforge.ingestion.extract import media
-from vectorforge.ingestion.types import SpanKind, TextChunk, TextSpan
+from vectorforge.ingestion.types import SpanKind, TextChunk, TextSpan, cell_range
 from vectorforge.types import Location
 
 WITH_MARKDOWN_HEADINGS = frozenset({media.MARKDOWN, media.HTML, media.DOCX, media.NOTEBOOK})
@@ -205,17 +205,3 @@ def _add(found: list[dict[str, Any]], location: Mapping[str, Any], offset: int) 
 def _shown(location: Mapping[str, Any]) -> Location:
     rest = {name: value for name, value in location.items() if name != "cells"}
     return {**rest, "range": cell_range(location["cells"])} if "cells" in location else rest
-
-
-def cell_range(cells: Sequence[int]) -> str:
-    """Return first column, first row, last column and last row (from 1) as "A2:C9"; one cell as "A2"."""
-    first, last = (f"{_column(cells[at])}{cells[at + 1]}" for at in (0, 2))
-    return first if first == last else f"{first}:{last}"
-
-
-def _column(number: int) -> str:
-    name = ""
-    while number > 0:
-        number, letter = divmod(number - 1, 26)
-        name = chr(ord("A") + letter) + name
-    return name

@@ -245,3 +245,17 @@ class DocumentResult:
     def of_failure(cls, source: str, exc: VectorForgeError, warnings: tuple[str, ...] = ()) -> Self:
         """Return the result of a document that failed with an error."""
         return cls(source, DocumentStatus.FAILED, error=IngestionError.of(exc), warnings=warnings)
+
+
+def cell_range(cells: Sequence[int]) -> str:
+    """Return first column, first row, last column and last row (from 1) as "A2:C9"; one cell as "A2"."""
+    first, last = (f"{_column(cells[at])}{cells[at + 1]}" for at in (0, 2))
+    return first if first == last else f"{first}:{last}"
+
+
+def _column(number: int) -> str:
+    name = ""
+    while number > 0:
+        number, letter = divmod(number - 1, 26)
+        name = chr(ord("A") + letter) + name
+    return name

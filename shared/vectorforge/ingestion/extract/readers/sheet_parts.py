@@ -1,4 +1,4 @@
-"""Parts of workbooks that python-calamine does not read: number formats and unstored formulas of XLSX."""
+"""Parts of XLSX that python-calamine does not read: number formats, comments and unstored formulas."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -21,6 +21,7 @@ _UNSTORED: Final = re.compile(rb"<c\b[^<>]*>\s*<f\b[^<>]*>(?:[^<]*</f>)?\s*(?:<v
 """Cells whose formula has no value, as of programs that write workbooks without calculating them."""
 _CELL: Final = re.compile(rb"<(?:\w+:)?(row|c)\b([^<>]*)>")
 _NAME: Final = re.compile(rb'\br="([A-Z]{0,3})(\d{1,7})"')
+_REFERENCE: Final = re.compile(rb"([A-Z]{1,3})(\d{1,7})")
 _STYLE: Final = re.compile(rb'\bs="(\d{1,5})"')
 
 
@@ -44,8 +45,8 @@ def _blocks(archive: ZipFile, name: str, end: bytes) -> Iterator[bytes]:
             rest = after[-_BLOCK_BYTES:]
 
 
-class NumberFormats:
-    """Number formats of the cells of a workbook; none if they cannot be read."""
+class SheetParts:
+    """Number formats and comments of the cells of an XLSX file; none if they cannot be read."""
 
     def __init__(self, archive: ZipFile) -> None:
         self._archive = archive
@@ -61,7 +62,7 @@ class NumberFormats:
         except ExtractionError:
             return
 
-    def of_sheet(self, name: str) -> Iterator[tuple[int, int, str]]:
+    def number_formats(self, name: str) -> Iterator[tuple[int, int, str]]:
         """Yield row and column, from 0, and format of the cells of a sheet that have one."""
         path = self._paths.get(name, "")
         if not self._formats or path not in self._archive.NameToInfo:
@@ -77,6 +78,27 @@ class NumberFormats:
                 style = _STYLE.search(attributes)
                 if style and (code := self._formats.get(int(style[1]))):
                     yield row, column, code
+
+    def comments(self, name: str) -> dict[tuple[int, int], str]:
+        """Return the comments and notes of a sheet by row and column, from 0."""
+        texts: dict[tuple[int, int], str] = {}
+        for kind in ("/comments", "/threadedComment"):  # the former tell older programs of the latter
+            found: dict[tuple[int, int], list[str]] = {}
+            for comment in self._comments(name, kind):
+                place = _REFERENCE.match(comment.get("ref", "").encode())
+                if place and (text := " ".join("".join(comment.itertext()).split())):
+                    found.setdefault((int(place[2]) - 1, _column(place[1])), []).append(text)
+            texts |= {place: " / ".join(thread) for place, thread in found.items()}
+        return texts
+
+    def _comments(self, name: str, kind: str) -> Iterator[Any]:
+        try:
+            for found, path in relations(self._archive, self._paths[name]).values():
+                if found.endswith(kind):
+                    root = parse_xml(read_member(self._archive, path))
+                    yield from root.iter("{*}comment", "{*}threadedComment")
+        except (ExtractionError, KeyError):
+            return
 
 
 def _formats(styles: Any) -> Mapping[int, str]:

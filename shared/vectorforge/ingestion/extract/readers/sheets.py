@@ -3,14 +3,14 @@
 import datetime
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.blocks import Block, BlockKind, Reading, Row, heading, paragraph
 from vectorforge.ingestion.extract.decode import open_archive
 from vectorforge.ingestion.extract.readers.number_formats import FormattedNumber, format_number
-from vectorforge.ingestion.extract.readers.sheet_parts import NumberFormats, unstored_formulas
-from vectorforge.ingestion.types import MAX_SOURCE_CHARS
+from vectorforge.ingestion.extract.readers.sheet_parts import SheetParts, unstored_formulas
+from vectorforge.ingestion.types import MAX_SOURCE_CHARS, cell_range
 
 _ZIP: Final = b"PK\x03\x04"
 _MAX_NAME_CHARS: Final = MAX_SOURCE_CHARS // 10
@@ -22,7 +22,7 @@ def read_workbook(content: bytes) -> Reading:
     Empty rows end a table. A row with one cell above a table is a paragraph. The first row of a table is its
     header if all its cells are texts; a table without one continues with the header of the table above. A
     cell that is merged over several rows stands in each of them, one above the names of several columns
-    before each name.
+    before each name. A comment follows the value of its cell.
 
     Raises:
         ExtractionError: ``unreadable``, ``encrypted`` or ``too_large``.
@@ -31,7 +31,7 @@ def read_workbook(content: bytes) -> Reading:
 
     archive = open_archive(content) if content.startswith(_ZIP) else None
     missing = unstored_formulas(archive) if archive else 0
-    formats = NumberFormats(archive) if archive else None
+    parts = SheetParts(archive) if archive else None
     try:
         workbook = CalamineWorkbook.from_filelike(io.BytesIO(content))
         hidden = [one.name for one in workbook.sheets_metadata if one.visible != SheetVisibleEnum.Visible]
@@ -39,7 +39,7 @@ def read_workbook(content: bytes) -> Reading:
             block
             for name in workbook.sheet_names
             if name not in hidden
-            for block in _sheet(name, workbook.get_sheet_by_name(name), formats)
+            for block in _sheet(name, workbook.get_sheet_by_name(name), parts)
         ]
     except PasswordError as exc:
         raise ExtractionError("The workbook is protected by a password.", reason="encrypted") from exc
@@ -54,16 +54,16 @@ def read_workbook(content: bytes) -> Reading:
     return Reading(blocks, warnings=warnings)
 
 
-def _sheet(name: str, sheet: Any, formats: NumberFormats | None) -> Iterator[Block]:
+def _sheet(name: str, sheet: Any, parts: SheetParts | None) -> Iterator[Block]:
     first_row, first_column = sheet.start or (0, 0)
     blocks: list[Block] = []
     header: Sequence[str] = ()
     area: list[tuple[int, list[Any]]] = []
     rows = sheet.to_python(skip_empty_area=True)
-    for row, column, code in formats.of_sheet(name) if formats else ():
+    for row, column, code in parts.number_formats(name) if parts else ():
         _format(rows, row - first_row, column - first_column, code)
-    name = name[:_MAX_NAME_CHARS]
     groups: dict[int, list[Any]] = {}
+    areas = _Areas(name[:_MAX_NAME_CHARS], first_column, groups, parts.comments(name) if parts else {})
     for (top, column), (bottom, last) in sheet.merged_cell_ranges or ():
         top, column, last = top - first_row, column - first_column, last - first_column
         if last > column >= 0 and 0 <= top < len(rows):
@@ -74,11 +74,12 @@ def _sheet(name: str, sheet: Any, formats: NumberFormats | None) -> Iterator[Blo
         if any(_shown(cell) for cell in cells):
             area.append((number, cells))
         elif area:
-            header, found = _area(area, header, name, first_column, groups)
+            header, found = areas.read(area, header)
             blocks += found
             area = []
+    blocks += areas.other_comments()
     if blocks:
-        yield heading(name, 1, {"sheet": name})
+        yield heading(areas.sheet, 1, {"sheet": areas.sheet})
         yield from blocks
 
 
@@ -100,45 +101,67 @@ def _repeat(rows: list[list[Any]], top: int, bottom: int, column: int) -> None:
             cells[column] = rows[top][column]
 
 
-def _area(
-    rows: list[tuple[int, list[Any]]],
-    header: Sequence[str],
-    sheet: str,
-    left: int,
-    groups: Mapping[int, list[Any]],
-) -> tuple[Sequence[str], list[Block]]:
-    """Return the header of rows without an empty row among them, and their blocks.
+class _Areas(NamedTuple):
+    """Tables of a sheet: rows without an empty row among them."""
 
-    Args:
-        rows: Each with its number in the sheet, from 1.
-        header: Of the table above.
-        sheet: Name of the sheet.
-        left: Columns to the left of the cells.
-        groups: Rows by number with the values of cells that are merged over columns in each of these.
-    """
-    blocks: list[Block] = []
-    widest = max(_filled(cells) for _, cells in rows)
-    while widest > 1 and _filled(rows[0][1]) == 1:
-        number, cells = rows.pop(0)
-        at = next(at for at, cell in enumerate(cells) if _shown(cell))
-        place = [left + at + 1, number] * 2
-        blocks.append(paragraph(_shown(cells[at]), {"sheet": sheet, "cells": place}))
-    used = [at for at in range(len(rows[0][1])) if any(_shown(cells[at]) for _, cells in rows)]
-    first, end = used[0], used[-1] + 1
-    table = [
-        Row(
-            [_shown(cell) for cell in cells[first:end]],
-            {"sheet": sheet, "cells": [left + first + 1, number, left + end, number]},
-        )
-        for number, cells in rows
-    ]
-    if names := _grouped_names(rows, groups.get(rows[0][0], [])):
-        header, table = names[first:end], table[2:]
-    elif len(table) > 1 and _is_header(rows[0][1][first:end]):
-        header, table = table[0].cells, table[1:]
-    elif len(header) != end - first:
-        header = ()
-    return header, [*blocks, Block(BlockKind.TABLE, header=header, rows=table)]
+    sheet: str
+    left: int
+    """Columns to the left of the cells."""
+    groups: Mapping[int, list[Any]]
+    """Rows by number with the values of cells that are merged over columns in each of these."""
+    comments: dict[tuple[int, int], str]
+    """By row and column of the sheet, from 0; each is removed when it is read."""
+
+    def read(
+        self, rows: list[tuple[int, list[Any]]], header: Sequence[str]
+    ) -> tuple[Sequence[str], list[Block]]:
+        """Return the header of rows, each with its number from 1, and their blocks.
+
+        Args:
+            rows: At least one.
+            header: Of the table above.
+        """
+        blocks: list[Block] = []
+        widest = max(_filled(cells) for _, cells in rows)
+        while widest > 1 and _filled(rows[0][1]) == 1:
+            number, cells = rows.pop(0)
+            at = next(at for at, cell in enumerate(cells) if _shown(cell))
+            blocks.append(self._paragraph(number, at, cells[at]))
+        used = [at for at in range(len(rows[0][1])) if any(_shown(cells[at]) for _, cells in rows)]
+        first, end, skipped = used[0], used[-1] + 1, 0
+        if names := _grouped_names(rows, self.groups.get(rows[0][0], [])):
+            header, skipped = names[first:end], 2
+        elif len(rows) > 1 and _is_header(rows[0][1][first:end]):
+            header, skipped = [_shown(cell) for cell in rows[0][1][first:end]], 1
+        elif len(header) != end - first:
+            header = ()
+        for number, cells in rows[:skipped]:
+            blocks += [self._paragraph(number, at, cells[at]) for at in used if self._has(number, at)]
+        table = [
+            Row(
+                [self._text(number, at, cells[at]) for at in range(first, end)],
+                {"sheet": self.sheet, "cells": [self.left + first + 1, number, self.left + end, number]},
+            )
+            for number, cells in rows[skipped:]
+        ]
+        return header, [*blocks, Block(BlockKind.TABLE, header=header, rows=table)]
+
+    def other_comments(self) -> Iterator[Block]:
+        """Yield the comments of cells outside of the tables."""
+        for (row, column), text in sorted(self.comments.items()):
+            cells = [column + 1, row + 1] * 2
+            yield paragraph(f"Comment on {cell_range(cells)}: {text}", {"sheet": self.sheet, "cells": cells})
+
+    def _has(self, number: int, at: int) -> bool:
+        return (number - 1, self.left + at) in self.comments
+
+    def _text(self, number: int, at: int, cell: Any) -> str:
+        comment = self.comments.pop((number - 1, self.left + at), None)
+        return f"{_shown(cell)} (comment: {comment})".lstrip() if comment else _shown(cell)
+
+    def _paragraph(self, number: int, at: int, cell: Any) -> Block:
+        place = [self.left + at + 1, number] * 2
+        return paragraph(self._text(number, at, cell), {"sheet": self.sheet, "cells": place})
 
 
 def _grouped_names(rows: list[tuple[int, list[Any]]], above: list[Any]) -> list[str]:
