@@ -79,6 +79,21 @@ class TestDocuments:
         assert document.text == "# Prices\n\nid: 7; n: Ann; v: 3\n\nRead this first."
         assert document.title == "Prices"
 
+    def test_xml_attributes_are_read_of_every_element(self) -> None:
+        xml = b"""<r xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:schemaLocation="a b">
+            <order id="7" day="Monday"><i sku="A1">Lamp</i><i sku="B2" id="x">Oil</i></order>
+            <part n="1" xml:id="p"><title>Routes</title><p to="Ulm" class="c">By
+            <b>train</b></p><p>Slow.</p></part></r>"""
+        assert one(xml, "a.xml").text.split("\n\n") == [
+            "id: 7; day: Monday",
+            "Lamp (sku: A1)",
+            "Oil (sku: B2)",
+            "## Routes",
+            "n: 1",
+            "By train (to: Ulm)",
+            "Slow.",
+        ]
+
     def test_xml_entities_are_not_expanded(self) -> None:
         bomb = b"<!DOCTYPE r [<!ENTITY a 'lol'><!ENTITY b '&a;&a;&a;'>]><r><x>start &b;</x></r>"
         assert "lol" not in one(bomb, "a.xml").text

@@ -11,6 +11,11 @@ from vectorforge.ingestion.extract.decode import read_member
 
 _TITLES: Final = ("title", "article-title", "name")
 _MAX_TITLE_CHARS: Final = 200
+_MARKUP: Final = ("id", "class", "style", "lang")
+_MARKUP_NAMESPACES: Final = (
+    "{http://www.w3.org/XML/1998/namespace",
+    "{http://www.w3.org/2001/XMLSchema-instance",
+)
 
 
 def parse_xml(content: bytes) -> Any:
@@ -62,7 +67,8 @@ def relations(archive: ZipFile, path: str) -> Mapping[str, tuple[str, str]]:
 def read_xml(content: bytes) -> Reading:
     """Read an XML file: an element with text among its elements is a paragraph, titles are headings.
 
-    An element whose elements hold only text is a record, "name: value; name: value", with its attributes.
+    An element whose elements hold only text is a record, "name: value; name: value". Attributes are such
+    pairs, too: of a record in front, of a text behind, of other elements as a paragraph.
 
     Raises:
         ExtractionError: ``unreadable``.
@@ -73,30 +79,49 @@ def read_xml(content: bytes) -> Reading:
 
 
 def _blocks(root: Any) -> Iterator[Block]:
-    pending = [(root, 0)]
+    pending: list[tuple[Any, int]] = [(root, 0)]
     while pending:
         element, depth = pending.pop()
+        if isinstance(element, Block):
+            yield element
+            continue
         children = list(element)
         text = _text(element)
-        if not children and local_name(element).lower() in _TITLES and 0 < len(text) <= _MAX_TITLE_CHARS:
+        is_text = not children or _is_mixed(element)
+        attributes = _attributes(element, is_text and bool(text))
+        pairs = "; ".join(f"{name}: {value}" for name, value in attributes)
+        if _is_title(element, text):
             yield heading(text, max(depth, 1))
-        elif children and not _is_mixed(element):
-            if all(not len(child) for child in children) and len({*map(local_name, children)}) > 1:
-                yield paragraph("; ".join(_pairs(element)))
-            else:
-                pending += [(child, depth + 1) for child in reversed(children)]
-        elif text or element.attrib:
-            yield paragraph(text or "; ".join(_pairs(element)))
+        elif is_text:
+            yield paragraph(f"{text} ({pairs})" if text and pairs else text or pairs)
+        elif all(not len(child) for child in children) and len({*map(local_name, children)}) > 1:
+            yield paragraph("; ".join(_pairs(element)))
+        else:
+            below = [(child, depth + 1) for child in children]
+            below.insert(_is_title(children[0], _text(children[0])), (paragraph(pairs), depth))
+            pending += reversed(below)
+
+
+def _is_title(element: Any, text: str) -> bool:
+    is_title = not len(element) and local_name(element).lower() in _TITLES
+    return is_title and 0 < len(text) <= _MAX_TITLE_CHARS
+
+
+def _attributes(element: Any, has_text: bool) -> Iterator[tuple[str, str]]:
+    """Yield names and values, without those of XML itself, and of a text without ids and styles."""
+    for name, value in element.attrib.items():
+        namespace, _, local = name.rpartition("}")
+        is_markup = namespace in _MARKUP_NAMESPACES or (has_text and local.lower() in _MARKUP)
+        if value.strip() and not is_markup:
+            yield local, " ".join(value.split())
 
 
 def _pairs(element: Any) -> Iterator[str]:
-    for name, value in element.attrib.items():
-        yield f"{name.rpartition('}')[2]}: {' '.join(value.split())}"
+    for name, value in _attributes(element, has_text=False):
+        yield f"{name}: {value}"
     for child in element:
-        values = [
-            *filter(None, (_text(child), *(" ".join(value.split()) for value in child.attrib.values())))
-        ]
-        if values:
+        text = _text(child)
+        if values := [*filter(None, [text]), *(value for _, value in _attributes(child, bool(text)))]:
             yield f"{local_name(child)}: {', '.join(values)}"
 
 
