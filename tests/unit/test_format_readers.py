@@ -126,6 +126,25 @@ class TestPages:
         assert one(zipped(names), "a.epub").text == "# One\n\nText.\n\nA note."
 
 
+class TestRichText:
+    def test_footnotes_follow_their_paragraph_or_table(self) -> None:
+        rtf = rb"""{\rtf1\ansi\ansicpg1252{\fonttbl{\f0 Arial;}}{\header Head{\footnote Unread.}}
+            {\pard Open\u8217?{\footnote \pard{\super\chftn} Since \'fcber \{1961\}.} daily.\par}
+            {\pard Free.\par}
+            \trowd\cellx1\cellx2 A{\*\footnote In a cell.}\cell B\cell\row \pard
+            {\pard End{\footnote\ftnalt An endnote.}.\par}}"""
+        lines = [line.strip() for line in one(rtf, "a.rtf").text.split("\n\n")]
+        assert lines == [
+            "Open\u2019 daily.",
+            "Since \u00fcber {1961}.",
+            "Free.",
+            "A | B",
+            "In a cell.",
+            "End.",
+            "An endnote.",
+        ]
+
+
 class TestWordDocuments:
     def test_text_in_controls_insertions_formulas_and_boxes_is_read_once(self) -> None:
         document, out = docx.Document(), io.BytesIO()

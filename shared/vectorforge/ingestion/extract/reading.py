@@ -19,7 +19,7 @@ _READERS: Final[Mapping[str, str]] = {
     media.ODT: "opendocument:read_odt",
     media.ODP: "opendocument:read_odp",
     media.EPUB: "html:read_epub",
-    media.RTF: "word:read_rtf",
+    media.RTF: "rtf:read_rtf",
     media.MAIL: "mail:read_eml",
     media.OUTLOOK: "mail:read_msg",
     media.NOTEBOOK: "markdown:read_notebook",
