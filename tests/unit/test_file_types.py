@@ -204,8 +204,24 @@ nested: {a: 1}
 Body.
 """
 
-    def test_front_matter_sets_title_and_metadata(self) -> None:
-        document = one(self.FRONT, "a.md")
+    TOML = b"""+++
+title = "Refunds: how"
+tags = ["money", "late, or not"]
+year = 2024
+date = 2026-03-02
+draft = false
+[nested]
+a = 1
++++
+
+# Heading
+
+Body.
+"""
+
+    @pytest.mark.parametrize("content", [FRONT, TOML])
+    def test_front_matter_sets_title_and_metadata(self, content: bytes) -> None:
+        document = one(content, "a.md")
         assert document.title == "Refunds: how"
         assert document.text == "# Heading\n\nBody.\n"
         assert document.metadata == {
@@ -227,12 +243,18 @@ Body.
             "---\n" + "[" * 5_000 + "\n---\nBody",
             f"---\na: {'9' * 6_000}\n---\nBody",
             f"---\na: {'x' * 70_000}\n---\nBody",
+            "+++\na = 1\n---\nBody",
+            "+++\na = " + "[" * 5_000 + "\n+++\nBody",
         ],
     )
     def test_text_without_front_matter_is_unchanged(self, text: str) -> None:
         document = one(text.encode(), "a.md")
         assert document.text == text
         assert document.metadata == {}
+
+    def test_invalid_front_matter_is_text_with_a_warning(self) -> None:
+        warning = "The front matter is not valid TOML and was kept as text."
+        assert one(b"+++\na: 1\n+++\nBody", "a.md").warnings == (warning,)
 
     def test_html_comments_are_removed(self) -> None:
         expected_text = "\n\nc `<!-- code -->`\n\n```html\n<!-- expected_text -->\n```\n\nd <!-- open"

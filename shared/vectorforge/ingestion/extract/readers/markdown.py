@@ -13,23 +13,25 @@ from vectorforge.ingestion.extract.readers.records import parse_json
 from vectorforge.ingestion.types import ReadText, SpanKind, TextSpan
 
 _MAX_FRONT_MATTER_CHARS = 16_384
-"""Limit for the YAML parser, which is written in Python: 0.1 s."""
-_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n")
-_FRONT_MATTER_END = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
+"""Limit for the parsers of YAML and TOML, which are written in Python: 0.1 s."""
+_FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n")
+_YAML_END = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
+_TOML_END = re.compile(r"^\+\+\+[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _TITLE = re.compile(r"^#[ \t]+([^\n]{1,300})$", re.MULTILINE)
 _LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
 _RULE = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
 _TABLE_CHARS = 600
 """Characters of a table from which on its header is repeated, to be in every chunk of the default size."""
-_INVALID = "The front matter is not a YAML mapping and was kept as text."
+_INVALID = "The front matter is not {} and was kept as text."
 
 
 def read_markdown(text: str, warnings: list[str]) -> ReadText:
     """Read decoded Markdown.
 
-    Front matter is YAML between ``---`` lines at the start, at most 16,384 characters. Its ``title`` is the
-    title; its other scalars and lists of scalars are metadata. Anything else at the start is text.
+    Front matter is YAML between ``---`` lines or TOML between ``+++`` lines at the start, at most 16,384
+    characters. Its ``title`` is the title; its other scalars and lists of scalars are metadata. Anything else
+    at the start is text.
 
     Args:
         text: The file.
@@ -165,18 +167,32 @@ def _table_parts(lines: list[str]) -> list[str]:
 def _split_front_matter(text: str) -> tuple[dict[str, Any], str, list[str]]:
     """Return the fields, the text without them, and what is wrong with them."""
     begin = _FRONT_MATTER.match(text)
-    end = (
-        _FRONT_MATTER_END.search(text, begin.end(), begin.end() + _MAX_FRONT_MATTER_CHARS) if begin else None
-    )
-    if begin is None or end is None:
+    if begin is None:
         return {}, text, []
-    fields = _parse(text[begin.end() : end.start()])
-    if fields is None:
-        return {}, text, [_INVALID]
-    return fields, text[end.end() :].lstrip("\r\n"), []
+    is_toml = begin[1] == "+++"
+    until = begin.end() + _MAX_FRONT_MATTER_CHARS
+    end = (_TOML_END if is_toml else _YAML_END).search(text, begin.end(), until)
+    if end is None:
+        return {}, text, []
+    front_matter = text[begin.end() : end.start()]
+    fields = _parse_toml(front_matter) if is_toml else _parse_yaml(front_matter)
+    if not isinstance(fields, Mapping):
+        return {}, text, [_INVALID.format("valid TOML" if is_toml else "a YAML mapping")]
+    values = {key: _storable(value) for key, value in fields.items() if isinstance(key, str)}
+    cleaned, _ = clean_json({key: value for key, value in values.items() if value is not None})
+    return dict(cleaned), text[end.end() :].lstrip("\r\n"), []
 
 
-def _parse(front_matter: str) -> dict[str, Any] | None:
+def _parse_toml(front_matter: str) -> Any:
+    import tomllib
+
+    try:
+        return tomllib.loads(front_matter)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _parse_yaml(front_matter: str) -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc] # shipped without types
@@ -188,14 +204,9 @@ def _parse(front_matter: str) -> dict[str, Any] | None:
             return super().compose_node(parent, index)
 
     try:
-        fields = yaml.load(front_matter, Loader)  # noqa: S506 - a SafeLoader
+        return yaml.load(front_matter, Loader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError):
         return None
-    if not isinstance(fields, Mapping):
-        return None
-    values = {key: _storable(value) for key, value in fields.items() if isinstance(key, str)}
-    cleaned, _ = clean_json({key: value for key, value in values.items() if value is not None})
-    return dict(cleaned)
 
 
 def _storable(value: Any) -> Any:
@@ -203,7 +214,7 @@ def _storable(value: Any) -> Any:
     if isinstance(value, list):
         items = [None if isinstance(item, list) else _storable(item) for item in value]
         return None if None in items else items
-    if isinstance(value, datetime.date):
+    if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, float) and not math.isfinite(value):
         return None
