@@ -18,6 +18,8 @@ from vectorforge.types import Location
 
 _MAX_LEVEL: Final = 6
 _CONTROLS: Final = re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_INVISIBLE: Final = re.compile("[\u00ad\u200b\u2060\ufeff]")
+"""Soft hyphens and other characters without width, which cut the words of a search."""
 _NUMBER: Final = re.compile(r"[-+(]?[$€£¥]?\s*\d[\d.,' ]*\s*[%$€£¥)]?")
 _MAX_HEADER_CHARS: Final = 80
 
@@ -143,6 +145,7 @@ class _Composer:
                 self._append(block.kind, _row(block.header, row.cells), SpanKind.ROW, row.location)
             return
         text = _CONTROLS.sub("", clean(block.text)[0])
+        text = text if block.places else _INVISIBLE.sub("", text)
         if block.kind is BlockKind.HEADING:
             line = " ".join(text.split())
             level = block.level
@@ -229,7 +232,7 @@ def row_text(header: Sequence[str], cells: Sequence[str]) -> str:
 
 
 def _row(header: Sequence[str], cells: Sequence[str]) -> str:
-    return _CONTROLS.sub("", clean(row_text(header, cells))[0])
+    return _INVISIBLE.sub("", _CONTROLS.sub("", clean(row_text(header, cells))[0]))
 
 
 def usable_title(title: str | None) -> str | None:
