@@ -1,5 +1,7 @@
 """The reader of HTML: lists, tables and what pages hide in their text."""
 
+import pytest
+
 from tests.support.documents import one
 
 
@@ -10,3 +12,36 @@ def text(body: str) -> str:
 def test_invisible_characters_do_not_cut_words() -> None:
     assert text("<h1>In&shy;stall&#8203;</h1><p>em&shy;ploy\ufeffee</p>") == "# Install\n\nemployee"
     assert text("<table><tr><th>A<th>B<tr><td>so&shy;ft<td>2</table>") == "A: soft; B: 2"
+
+
+def test_permalink_mark_is_no_part_of_a_heading() -> None:
+    assert text('<h2>Use C#<a class="headerlink" href="#u">¶</a></h2><p>x</p>') == "## Use C#\n\nx"
+
+
+def test_lists_have_levels_and_numbers() -> None:
+    inner = "<ul><li>In mail<ol><li>Short</ol><li>In person</ul>"
+    assert text(f"Do:<ol><li>Ask{inner}<li><p>Book</p><p>a train</p></ol><ol start=3><li>Go</ol>") == (
+        "Do:\n\n1. Ask\n  - In mail\n    1. Short\n  - In person\n2. Book\n  a train\n\n3. Go"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (
+            "<tr><th rowspan=2>Item<th colspan=2>Price<tr><th>Net<th>Gross<tr><td>Oil<td>2<td>3",
+            "Item: Oil; Price Net: 2; Price Gross: 3",
+        ),
+        ("<tr><th>Item<th colspan=2>Price<tr><td>Oil<td>2<td>3", "Item: Oil; Price: 2; Price: 3"),
+        ("<tr><th>Name<td>Ann<tr><th>Age<td>5", "Name | Ann\n\nAge | 5"),
+        (
+            "<tr><th colspan=2>Ann Lee<tr><th>Born<td>1961<tr><th>Age<td>5",
+            "Ann Lee\n\nBorn | 1961\n\nAge | 5",
+        ),
+        ("<tr><td><th>North<th>South<tr><th>Oil<td>2<td>3", "column 1: Oil; North: 2; South: 3"),
+        ("<thead><tr><td>Item<td>Net<tbody><tr><td>Oil<td>red", "Item: Oil; Net: red"),
+        ("<tr><th>Item<th>Net<tr><th>Oil<th>red", "Item: Oil; Net: red"),
+    ],
+)
+def test_names_of_columns_are_the_rows_of_header_cells(rows: str, expected: str) -> None:
+    assert text(f"<table>{rows}</table>") == expected

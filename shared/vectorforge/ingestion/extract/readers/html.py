@@ -11,7 +11,7 @@ from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract import blocks
 from vectorforge.ingestion.extract.blocks import Block, Reading
 from vectorforge.ingestion.extract.decode import decode, open_archive, read_member
-from vectorforge.ingestion.extract.readers.html_table import BLOCKS, HtmlTable
+from vectorforge.ingestion.extract.readers.html_table import BLOCKS, HtmlTable, integer
 from vectorforge.ingestion.extract.readers.xml import local_name, parse_xml
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ _DROPPED = frozenset(
     }
 )
 _PARAGRAPHS = frozenset({"article", "blockquote", "dl", "figure", "ol", "p", "section", "table", "ul"})
+_LISTS = frozenset({"ul", "ol"})
+_MAX_INDENTED = 9
+"""Levels of lists."""
 _HEADING = re.compile(r"h[1-6]")
 _DECLARED = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w-]+)", re.IGNORECASE)
 _XHTML = 'xmlns="http://www.w3.org/1999/xhtml"'
@@ -158,6 +161,8 @@ class _Writer:
         self._lines: list[str] = []
         self._line: list[str] = []
         self._prefix = ""
+        self._lists: list[int | None] = []
+        """Open lists: the number of the next item, None for bullets."""
         self._pre_depth = 0
         self._table: HtmlTable | None = None
 
@@ -179,9 +184,7 @@ class _Writer:
             self._end_line(blank=True)
             self._prefix = "#" * int(tag[1])
         elif tag in BLOCKS and not self._pre_depth:
-            self._end_line(blank=tag in _PARAGRAPHS)
-            if tag == "li":
-                self._prefix = "- "
+            self._begin_block(node, tag)
         elif tag in ("td", "th") and "".join(self._line).strip():
             self._line.append(" | ")
 
@@ -195,11 +198,28 @@ class _Writer:
             self._pre_depth -= 1
             self._end_code()
         elif _HEADING.fullmatch(tag) or (tag in BLOCKS and not self._pre_depth):
-            self._end_line(blank=tag in _PARAGRAPHS or tag not in BLOCKS)
+            if tag in _LISTS and self._lists:
+                self._end_line()
+                self._lists.pop()
+            self._end_line(blank=(tag in _PARAGRAPHS and not self._lists) or tag not in BLOCKS)
 
     def finish(self) -> list[Block]:
         self._end_line(blank=True)
         return self._blocks
+
+    def _begin_block(self, node: "LexborNode", tag: str) -> None:
+        self._end_line(blank=tag in _PARAGRAPHS and not self._lists)
+        if tag in _LISTS:
+            self._lists.append(integer(node, "start", 1) if tag == "ol" else None)
+        elif tag == "li":
+            self._prefix = self._next_mark()
+
+    def _next_mark(self) -> str:
+        number = self._lists[-1] if self._lists else None
+        if number is None:
+            return "- "
+        self._lists[-1] = number + 1
+        return f"{number}. "
 
     def _end_line(self, *, blank: bool = False) -> None:
         if self._pre_depth:
@@ -208,9 +228,10 @@ class _Writer:
         self._line.clear()
         if line and self._prefix.startswith("#"):
             self._end_paragraph()
-            self._blocks.append(blocks.heading(line, len(self._prefix)))
+            self._blocks.append(blocks.heading(line.rstrip(" \N{PILCROW SIGN}"), len(self._prefix)))
         elif line:
-            self._lines.append(self._prefix + line)
+            depth = min(len(self._lists), _MAX_INDENTED) - bool(self._prefix)
+            self._lines.append("  " * depth + self._prefix + line)
         if line:
             self._prefix = ""
         if blank:

@@ -52,42 +52,53 @@ class HtmlTable:
         self.id = table_id
         self._caption: list[Block] = []
         self._rows: list[list[str]] = []
-        self._begun: tuple[int, int] | None = None
-        """Columns and rows of the cell that is being read."""
+        self._begun: tuple[str, int, int] | None = None
+        """Tag, columns and rows of the cell that is being read."""
         self._below: dict[int, tuple[str, int]] = {}
         """Column -> text of the cell above it that continues, and in how many more rows."""
-        self._has_header: bool | None = None
+        self._in_head = False
+        self._cells: list[dict[str, bool]] = []
+        """Tags of the cells of each row, True for those with text; "thead" for a row of it."""
 
     def enter(self, node: "LexborNode", line: list[str]) -> None:
         """Begin an element of the table; ``line`` is the text before it."""
         tag = node.tag or ""
         if tag in ("td", "th", "tr", "caption", "thead", "tbody", "tfoot"):
             self._end_cell(line)
-        if tag == "tr":
-            self._fill()
-            self._rows.append([])
+        if tag in ("thead", "tbody", "tfoot"):
+            self._in_head = tag == "thead"
+        elif tag == "tr":
+            self._begin_row()
         elif tag in ("td", "th"):
             if not self._rows:
-                self._rows.append([])
-            if tag == "th" and len(self._rows) == 1:
-                self._has_header = True
+                self._begin_row()
             self._fill()
-            self._begun = self._number(node, "colspan"), self._number(node, "rowspan")
+            self._begun = tag, _span(node, "colspan"), _span(node, "rowspan")
         elif tag in BLOCKS or tag == "br":
             line.append(" ")
 
     def finish(self, line: list[str]) -> list[Block]:
         """Return caption and rows; ``line`` is the text of the last cell."""
         self._end_cell(line)
+        count = next((at for at, cells in enumerate(self._cells) if not _are_names(cells)), 1)
+        names, rows = self._rows[:count], self._rows[count:]
+        while names and rows and len(names[0]) > 1 and len({*names[0]}) == 1:
+            self._caption.append(Block(BlockKind.CAPTION, names.pop(0)[0]))
+        width = max(map(len, names), default=0)
+        columns = [[row[at] for row in names if at < len(row) and row[at]] for at in range(width)]
+        header = [Row([" ".join(dict.fromkeys(column)) for column in columns])] if names else []
+        unnamed = self._cells[:1] and "th" in self._cells[0]
         return [
             *self._caption,
-            *blocks.table([Row(cells) for cells in self._rows], has_header=self._has_header),
+            *blocks.table(
+                [*header, *map(Row, rows)], has_header=True if header else False if unnamed else None
+            ),
         ]
 
-    @staticmethod
-    def _number(node: "LexborNode", name: str) -> int:
-        value = (node.attributes.get(name) or "").strip()
-        return min(max(int(value), 1), _MAX_SPAN) if value.isdecimal() and len(value) < 5 else 1
+    def _begin_row(self) -> None:
+        self._fill()
+        self._rows.append([])
+        self._cells.append({"thead": True} if self._in_head else {})
 
     def _end_cell(self, line: list[str]) -> None:
         text = " ".join("".join(line).split())
@@ -96,12 +107,13 @@ class HtmlTable:
             if text:
                 self._caption.append(Block(BlockKind.CAPTION, text))
             return
-        columns, rows = self._begun
+        tag, columns, rows = self._begun
         self._begun = None
-        row = self._rows[-1]
+        row, cells = self._rows[-1], self._cells[-1]
+        cells[tag] = cells.get(tag, False) or bool(text)
         if rows > 1:
             self._below[len(row)] = text, rows - 1
-        row += [text, *[""] * (columns - 1)]
+        row += [text, *[text if _are_names(cells) else ""] * (columns - 1)]
 
     def _fill(self) -> None:
         """Repeat the cells above that cover the next columns of the current row."""
@@ -112,3 +124,17 @@ class HtmlTable:
             if left > 1:
                 self._below[column] = text, left - 1
             row.append(text)
+
+
+def _are_names(cells: dict[str, bool]) -> bool:
+    return "thead" in cells or ("th" in cells and not cells.get("td"))
+
+
+def _span(node: "LexborNode", name: str) -> int:
+    return min(max(integer(node, name, 1), 1), _MAX_SPAN)
+
+
+def integer(node: "LexborNode", name: str, default: int) -> int:
+    """Return an attribute that is a number of up to four digits."""
+    value = (node.attributes.get(name) or "").strip()
+    return int(value) if value.isdecimal() and len(value) < 5 else default
