@@ -68,6 +68,8 @@ class Block:
     """Names of a table's columns; empty if they are not known."""
     rows: Sequence[Row] = ()
     """Rows of a table below its header."""
+    mark: str = "-"
+    """Bullet or number of a list item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +94,9 @@ def paragraph(text: str, location: Location | None = None) -> Block:
     return Block(BlockKind.PARAGRAPH, text, location=location)
 
 
-def item(text: str, level: int = 0, location: Location | None = None) -> Block:
+def item(text: str, level: int = 0, location: Location | None = None, mark: str = "-") -> Block:
     """Return an item of a list; the outermost level is 0."""
-    return Block(BlockKind.ITEM, text, level, location)
+    return Block(BlockKind.ITEM, text, level, location, mark=mark)
 
 
 def code(text: str, language: str = "") -> Block:
@@ -153,7 +155,7 @@ class _Composer:
                 block.kind, "#" * level + " " + line if line else "", SpanKind.HEADING, block.location, level
             )
         elif block.kind is BlockKind.ITEM:
-            line = "  " * block.level + "- " + " ".join(text.split())
+            line = "  " * block.level + f"{block.mark} {' '.join(text.split())}"
             self._append(block.kind, line if text.strip() else "", SpanKind.TEXT, block.location)
         elif block.places and len(text) == len(block.text):
             self._append(block.kind, text, SpanKind.TEXT, None, places=block.places)

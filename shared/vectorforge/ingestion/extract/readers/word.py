@@ -3,7 +3,7 @@
 import io
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.blocks import (
@@ -17,6 +17,7 @@ from vectorforge.ingestion.extract.blocks import (
     table,
 )
 from vectorforge.ingestion.extract.decode import open_archive
+from vectorforge.ingestion.extract.readers.word_numbering import Numbering
 from vectorforge.ingestion.extract.readers.xml import local_name, parse_xml
 
 _TITLE_IS_WITHIN: Final = 50
@@ -33,7 +34,9 @@ _CONTROLS: Final = tuple(f"{_W}{name}" for name in ("sdt", "sdtContent", "custom
 
 
 def read_docx(content: bytes) -> Reading:
-    """Read paragraphs, headings, lists, tables and footnotes in the order of the document.
+    """Read paragraphs, headings, lists, tables and notes in the order of the document.
+
+    Footnotes and endnotes follow their paragraph or table.
 
     Returns:
         ``title``: the first paragraph in the style Title, else the document's property.
@@ -47,7 +50,8 @@ def read_docx(content: bytes) -> Reading:
     try:
         document = Document(io.BytesIO(content))
         body = document.element.body
-        return Reading([*_blocks(body, document, _footnotes(document))], _title(document))
+        source = _Source(document, _notes(document), Numbering(_part(document, "numbering")))
+        return Reading([*_blocks(body, source)], _title(document))
     except (ExtractionError, MemoryError):
         raise
     except Exception as exc:  # python-docx, lxml, zipfile and zlib raise many kinds
@@ -58,47 +62,57 @@ def _title(document: Any) -> str:
     for number, paragraph_ in enumerate(document.paragraphs):
         if number == _TITLE_IS_WITHIN:
             break
-        if _style(paragraph_) == "Title" and paragraph_.text.strip():
+        if paragraph_.style is not None and paragraph_.style.name == "Title" and paragraph_.text.strip():
             return " ".join(paragraph_.text.split())
     return str(document.core_properties.title or "").strip()
 
 
-def _style(paragraph_: Any) -> str:
-    return (paragraph_.style.name or "") if paragraph_.style is not None else ""
+class _Source(NamedTuple):
+    document: Any
+    notes: dict[str, str]
+    """By kind and id."""
+    numbering: Numbering
 
 
-def _blocks(element: Any, document: Any, notes: dict[str, str]) -> Iterator[Block]:
+def _blocks(element: Any, source: _Source) -> Iterator[Block]:
     """Yield the blocks of a body, a content control or a text box; python-docx skips both of the latter."""
     from docx.table import Table
     from docx.text.paragraph import Paragraph
 
     for child in element:
         if child.tag == f"{_W}tbl":
-            yield from _table(Table(child, document))
+            yield from _table(Table(child, source.document))
+            yield from _references(child, source.notes)
         elif child.tag == f"{_W}p":
-            yield from _paragraph(child, _style(Paragraph(child, document)), notes)
+            yield from _paragraph(child, Paragraph(child, source.document).style, source)
             for box in child.iter(f"{_W}txbxContent"):
                 if next(box.iterancestors(_FALLBACK), None) is None:
-                    yield from _blocks(box, document, notes)
+                    yield from _blocks(box, source)
         elif child.tag in _CONTROLS:
-            yield from _blocks(child, document, notes)
+            yield from _blocks(child, source)
 
 
-def _paragraph(element: Any, style: str, notes: dict[str, str]) -> Iterator[Block]:
-    text = _text(element).strip()
-    if _CONTENTS_STYLE.match(style):
+def _paragraph(element: Any, style: Any, source: _Source) -> Iterator[Block]:
+    text, name = _text(element).strip(), (style.name or "") if style is not None else ""
+    if _CONTENTS_STYLE.match(name):
         return
-    if found := _HEADING_STYLE.match(style):
-        yield heading(text, int(found[1]))
-    elif style == "Title":
+    level, mark = source.numbering.next_mark(element, style) or (-1, "")
+    mark = mark if text else ""
+    if found := _HEADING_STYLE.match(name):
+        yield heading(f"{mark} {text}".strip(), int(found[1]))
+    elif name == "Title":
         yield heading(text, 1)
-    elif style.startswith("List") or element.find(f"{_W}pPr/{_W}numPr") is not None:
-        level = _LIST_LEVEL.search(style)
-        yield item(text, int(level[1]) - 1 if level else 0)
+    elif name.startswith("List") or level >= 0:
+        named = _LIST_LEVEL.search(name)
+        yield item(text, max(level, int(named[1]) - 1 if named else 0), mark=mark or "-")
     else:
-        yield Block(BlockKind.CAPTION if style == "Caption" else BlockKind.PARAGRAPH, text)
-    for reference in element.iter(f"{_W}footnoteReference"):
-        yield paragraph(notes.get(reference.get(f"{_W}id", ""), ""))
+        yield Block(BlockKind.CAPTION if name == "Caption" else BlockKind.PARAGRAPH, text)
+    yield from _references(element, source.notes)
+
+
+def _references(element: Any, notes: dict[str, str]) -> Iterator[Block]:
+    for reference in element.iter(f"{_W}footnoteReference", f"{_W}endnoteReference"):
+        yield paragraph(notes.get(local_name(reference)[:-9] + reference.get(f"{_W}id", ""), ""))
 
 
 def _text(element: Any) -> str:
@@ -115,17 +129,23 @@ def _text(element: Any) -> str:
     return "".join(parts)
 
 
-def _footnotes(document: Any) -> dict[str, str]:
+def _notes(document: Any) -> dict[str, str]:
+    return {
+        kind + note.get(f"{_W}id", ""): " ".join(
+            "".join(text.text or "" for text in note.iter(f"{_W}t")).split()
+        )
+        for kind in ("footnote", "endnote")
+        if (root := _part(document, f"{kind}s")) is not None
+        for note in root.iter(f"{_W}{kind}")
+    }
+
+
+def _part(document: Any, kind: str) -> Any:
+    """Return the root of a part that the document is related to, or None."""
     for relation in document.part.rels.values():
-        if relation.reltype.endswith("/footnotes") and not relation.is_external:
-            root = parse_xml(relation.target_part.blob)
-            return {
-                note.get(f"{_W}id", ""): " ".join(
-                    "".join(text.text or "" for text in note.iter(f"{_W}t")).split()
-                )
-                for note in root.iter(f"{_W}footnote")
-            }
-    return {}
+        if relation.reltype.endswith(f"/{kind}") and not relation.is_external:
+            return parse_xml(relation.target_part.blob)
+    return None
 
 
 def _table(found: Any) -> list[Block]:
