@@ -1,18 +1,21 @@
 """PPTX: titles, text, tables and speaker notes of slides, by lxml."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 from zipfile import ZipFile
 
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.blocks import Block, Reading, Row, heading, item, paragraph, table
 from vectorforge.ingestion.extract.decode import open_archive, read_member
+from vectorforge.ingestion.extract.readers.charts import chart_blocks
 from vectorforge.ingestion.extract.readers.xml import local_name, parse_xml, relations
 from vectorforge.types import Location
 
 _A: Final = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _P: Final = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _R: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
+_CHART: Final = "{http://schemas.openxmlformats.org/drawingml/2006/chart}chart"
 _TITLES: Final = ("title", "ctrTitle")
 _OMITTED: Final = ("sldNum", "ftr", "dt", "sldImg", "hdr")
 """Placeholders that repeat on every slide."""
@@ -21,7 +24,7 @@ _OMITTED: Final = ("sldNum", "ftr", "dt", "sldImg", "hdr")
 def read_pptx(content: bytes) -> Reading:
     """Read the slides in their order, each under its title; notes follow the slide they belong to.
 
-    Hidden slides are read, too. Text in pictures and charts is not.
+    Hidden slides are read, too; charts as tables. Text in pictures is not.
 
     Returns:
         ``title``: the document's property, else the first slide's title.
@@ -43,6 +46,7 @@ def read_pptx(content: bytes) -> Reading:
 
 def _slide(archive: ZipFile, path: str, location: Location) -> Iterator[Block]:
     root = parse_xml(read_member(archive, path))
+    targets = relations(archive, path)
     shapes = [*root.iter(f"{_P}sp", f"{_P}graphicFrame")]
     titles = [shape for shape in shapes if _placeholder(shape) in _TITLES]
     title = " ".join(" ".join(text for text, _ in _paragraphs(shape)) for shape in titles).strip()
@@ -50,7 +54,11 @@ def _slide(archive: ZipFile, path: str, location: Location) -> Iterator[Block]:
     for shape in shapes:
         if shape not in titles and _placeholder(shape) not in _OMITTED:
             yield from _shape(shape, location)
-    for kind, target in relations(archive, path).values():
+        for chart in shape.iter(_CHART):
+            with suppress(ExtractionError):
+                _, target = targets.get(chart.get(f"{_R}id", ""), ("", ""))
+                yield from chart_blocks(parse_xml(read_member(archive, target)), location)
+    for kind, target in targets.values():
         if kind.endswith("/notesSlide"):
             notes = parse_xml(read_member(archive, target))
             bodies = [shape for shape in notes.iter(f"{_P}sp") if _placeholder(shape) == "body"]
@@ -64,9 +72,10 @@ def _shape(shape: Any, location: Location) -> Iterator[Block]:
         for found in shape.iter(f"{_A}tbl"):
             properties = found.find(f"{_A}tblPr")
             marked = properties is not None and properties.get("firstRow") in ("1", "true")
-            rows = [
-                Row([_cell(cell) for cell in row.iter(f"{_A}tc")], location) for row in found.iter(f"{_A}tr")
-            ]
+            rows: list[Row] = []
+            for row in found.iter(f"{_A}tr"):
+                above = rows[-1].cells if rows else ()
+                rows.append(Row([*_cells(row, above)], location))
             yield from table(rows, has_header=True if marked else None)
         return
     is_list = _placeholder(shape) in ("body", "obj", "")
@@ -80,8 +89,11 @@ def _placeholder(shape: Any) -> str | None:
     return None if found is None else str(found.get("type", ""))
 
 
-def _cell(cell: Any) -> str:
-    return " ".join(text for text, _ in _paragraphs(cell))
+def _cells(row: Any, above: Sequence[str]) -> Iterator[str]:
+    """Yield the texts of a row; a cell that continues the one above has its text."""
+    for at, cell in enumerate(row.iter(f"{_A}tc")):
+        continues = cell.get("vMerge") in ("1", "true") and at < len(above)
+        yield above[at] if continues else " ".join(text for text, _ in _paragraphs(cell))
 
 
 def _paragraphs(shape: Any) -> Iterator[tuple[str, int]]:
