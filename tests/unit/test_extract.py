@@ -69,6 +69,21 @@ class TestFormats:
             one(table, "a.csv").text == "name: Apple; price: 1,5 2\n\nname: Pear; price: 2; column 3: extra"
         )
 
+    def test_lines_above_the_header_of_a_table_are_paragraphs(self) -> None:
+        table = b"\nSales 2026;;\nAs of May\n;;\nName;Share;Town\nAnn;1,5;Ulm\nBo;2,5;\n"
+        document = one(table, "a.csv")
+        assert document.text.split("\n\n") == [
+            "Sales 2026",
+            "As of May",
+            "Name: Ann; Share: 1,5; Town: Ulm",
+            "Name: Bo; Share: 2,5",
+        ]
+        assert [(span.location or {})["cells"][1] for span in document.spans] == [2, 3, 6, 7]
+
+    def test_table_of_one_column_has_a_header(self) -> None:
+        assert one(b"Name\nAnn\nBo\n", "a.csv").text == "Name: Ann\n\nName: Bo"
+        assert one(b"Name\nAnn\nBo,Lee\n", "a.csv").text == "Name: Ann\n\nName: Bo; column 2: Lee"
+
     def test_tsv_rows_are_paragraphs(self) -> None:
         assert one(b"a\tb\n1,2\t3", "x", "text/tab-separated-values").text == "a: 1,2; b: 3"
 

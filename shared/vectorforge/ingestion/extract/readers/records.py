@@ -10,7 +10,8 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any
 
 from vectorforge.errors import ExtractionError
@@ -26,12 +27,14 @@ _ID_FIELDS = ("doc_id", "id", "source", "url")
 _HASH_CHARS = 16
 """64 bits: equal for two different lines of a file of millions once in a million files."""
 _DELIMITERS = ",;\t|"
+_MAX_TITLE_ROWS = 10
+_HEAD_CHARS = 10_000
 _SEPARATOR_LINE = re.compile(r"sep=(.)\r?\n")
 """First line of tables for Excel."""
 
 
 def read_table(content: bytes, *, charset: str | None = None, delimiter: str | None = None) -> Reading:
-    """Read a table as text: its first row names the columns.
+    """Read a table as text: its first row names the columns, after up to 10 lines that are a title.
 
     Args:
         content: The file.
@@ -44,7 +47,8 @@ def read_table(content: bytes, *, charset: str | None = None, delimiter: str | N
     text, warnings = decode(content, charset)
     if found := _SEPARATOR_LINE.match(text):
         delimiter, text = found[1], text[found.end() :]
-    first_line = text.lstrip().partition("\n")[0]
+    lines = io.StringIO(text.lstrip()[:_HEAD_CHARS])
+    first_line = next((line for line in lines if any(one in line for one in _DELIMITERS)), "")
     reader = csv.reader(
         io.StringIO(text, newline=""),
         delimiter=delimiter or max(_DELIMITERS, key=first_line.count),
@@ -61,17 +65,31 @@ def read_tsv(content: bytes, *, charset: str | None = None) -> Reading:
 def _table(reader: Any) -> Iterator[Block]:
     header: list[str] | None = None
     try:
-        for number, row in enumerate(reader, start=1):
-            if header is None:
+        rows = ((number, row) for number, row in enumerate(reader, start=1) if any(map(str.strip, row)))
+        head = list(islice(rows, _MAX_TITLE_ROWS + 1))
+        titles = 0
+        while titles < len(head) and _is_title(head[titles][1]):
+            titles += 1
+        if len({len(row) for _, row in head[titles : titles + 2]}) != 1 or titles + 2 > len(head):
+            titles = 0  # a table of one column
+        for number, row in chain(head, rows):
+            location = {"cells": [1, number, len(row), number]}
+            if titles:
+                titles -= 1
+                yield paragraph(" ".join(filter(None, row)), location)
+            elif header is None:
                 header = row
-            elif row:
-                location = {"cells": [1, number, len(row), number]}
+            else:
                 yield Block(BlockKind.TABLE, header=header, rows=[Row(row, location)])
     except csv.Error as exc:
         raise ExtractionError(
             f"Line {reader.line_num} of the table cannot be read: check its quotes; a value may have at most "
             f"{csv.field_size_limit():,} characters."
         ) from exc
+
+
+def _is_title(row: Sequence[str]) -> bool:
+    return len(row) != 2 and sum(1 for cell in row if cell.strip()) == 1
 
 
 def split_records(content: bytes, source: str) -> Iterator[DocumentPart]:
