@@ -130,14 +130,14 @@ class TestRichText:
     def test_footnotes_follow_their_paragraph_or_table(self) -> None:
         rtf = rb"""{\rtf1\ansi\ansicpg1252{\fonttbl{\f0 Arial;}}{\header Head{\footnote Unread.}}
             {\pard Open\u8217?{\footnote \pard{\super\chftn} Since \'fcber \{1961\}.} daily.\par}
-            {\pard Free.\par}
+            {\pard Free \u-10179?\u-8704?.\par}
             \trowd\cellx1\cellx2 A{\*\footnote In a cell.}\cell B\cell\row \pard
             {\pard End{\footnote\ftnalt An endnote.}.\par}}"""
         lines = [line.strip() for line in one(rtf, "a.rtf").text.split("\n\n")]
         assert lines == [
             "Open\u2019 daily.",
             "Since \u00fcber {1961}.",
-            "Free.",
+            "Free \U0001f600.",
             "A | B",
             "In a cell.",
             "End.",

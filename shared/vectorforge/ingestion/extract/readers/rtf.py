@@ -31,6 +31,7 @@ def read_rtf(content: bytes) -> Reading:
         raise
     except Exception as exc:  # invalid control words raise many kinds
         raise ExtractionError("The rich text is damaged and cannot be read.") from exc
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # joins the halves of emoji
     text, *notes = text.rsplit(_BEFORE_NOTE, count)
     return Reading(_blocks(text.strip(), notes))
 
