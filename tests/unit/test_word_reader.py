@@ -99,3 +99,11 @@ def test_items_and_headings_have_the_levels_and_numbers_that_are_shown() -> None
         "Not numbered",
         "1. Styled\n2. Styled\n  - Styled",
     ]
+
+
+def test_hidden_text_is_left_out() -> None:
+    document = docx.Document()
+    paragraph = document.add_paragraph("Shown")
+    paragraph.add_run(" hidden").font.hidden = True
+    paragraph.add_run(" too").font.hidden = False
+    assert one(saved(document), "a.docx").text == "Shown too"

@@ -124,9 +124,14 @@ def _text(element: Any) -> str:
             parts.append(child.text or "")
         elif name in _CHARACTERS:
             parts.append(_CHARACTERS[name])
-        elif name not in _OMITTED:
+        elif name not in _OMITTED and not _is_hidden(child):
             parts.append(_text(child))
     return "".join(parts)
+
+
+def _is_hidden(run: Any) -> bool:
+    found = run.find(f"{_W}rPr/{_W}vanish")
+    return found is not None and found.get(f"{_W}val") not in ("0", "false", "off")
 
 
 def _notes(document: Any) -> dict[str, str]:
