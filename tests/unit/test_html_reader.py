@@ -18,6 +18,11 @@ def test_permalink_mark_is_no_part_of_a_heading() -> None:
     assert text('<h2>Use C#<a class="headerlink" href="#u">¶</a></h2><p>x</p>') == "## Use C#\n\nx"
 
 
+def test_reference_to_a_note_is_not_part_of_the_number_before_it() -> None:
+    references = '10<sup><a href="#n">1</a></sup> m<sup>2</sup><sup class="r"> <a href="#c">[7]</a></sup>'
+    assert text(f"<p>Costs {references}, x<sup><a href=y>up</a></sup>.</p>") == "Costs 10 m2, xup."
+
+
 def test_lists_have_levels_and_numbers() -> None:
     inner = "<ul><li>In mail<ol><li>Short</ol><li>In person</ul>"
     assert text(f"Do:<ol><li>Ask{inner}<li><p>Book</p><p>a train</p></ol><ol start=3><li>Go</ol>") == (

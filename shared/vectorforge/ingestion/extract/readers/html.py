@@ -18,24 +18,10 @@ if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 
-_DROPPED = frozenset(
-    {
-        "script",
-        "style",
-        "noscript",
-        "template",
-        "nav",
-        "header",
-        "footer",
-        "aside",
-        "form",
-        "iframe",
-        "svg",
-        "canvas",
-        "head",
-        "dialog",
-    }
-)
+_DROPPED = frozenset({
+    "script", "style", "noscript", "template", "nav", "header", "footer", "aside", "form", "iframe", "svg",
+    "canvas", "head", "dialog",
+})  # fmt: skip
 _PARAGRAPHS = frozenset({"article", "blockquote", "dl", "figure", "ol", "p", "section", "table", "ul"})
 _LISTS = frozenset({"ul", "ol"})
 _MAX_INDENTED = 9
@@ -133,7 +119,7 @@ def _walk(root: "LexborNode", dropped: frozenset[str]) -> Iterator[tuple["Lexbor
     """Yield each node when it is entered (True) and left; not recursive: pages nest thousands of elements."""
     node, end = root, root.mem_id
     while True:
-        entered = node.tag not in dropped
+        entered = node.tag not in dropped and not _is_reference(node)
         if entered:
             yield node, True
             if node.child is not None:
@@ -146,6 +132,12 @@ def _walk(root: "LexborNode", dropped: frozenset[str]) -> Iterator[tuple["Lexbor
         if node.mem_id == end or node.next is None:
             return
         node = node.next
+
+
+def _is_reference(node: "LexborNode") -> bool:
+    """Return True for the raised number of a note, which would be read as part of the number before it."""
+    link = node.css_first("a") if node.tag == "sup" else None
+    return link is not None and (link.attributes.get("href") or "").startswith("#")
 
 
 class _Writer:
