@@ -1,44 +1,14 @@
-"""Private S3 buckets with access logs, and the retention of data and logs."""
+"""Private S3 buckets with access logs."""
 
 from collections.abc import Sequence
 
-from aws_cdk import Duration, RemovalPolicy
-from aws_cdk import aws_logs as logs
+from aws_cdk import Duration
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.constructs.encryption import customer_key
+from infra.constructs.retention import removal
 from infra.stage_settings import StageSettings
-
-_RETENTION = {
-    1: logs.RetentionDays.ONE_DAY,
-    7: logs.RetentionDays.ONE_WEEK,
-    14: logs.RetentionDays.TWO_WEEKS,
-    30: logs.RetentionDays.ONE_MONTH,
-    90: logs.RetentionDays.THREE_MONTHS,
-    365: logs.RetentionDays.ONE_YEAR,
-}
-
-
-def retention(days: int) -> logs.RetentionDays:
-    """Return CloudWatch's constant for a number of days.
-
-    Raises:
-        ValueError: CloudWatch does not offer this retention.
-    """
-    if days not in _RETENTION:
-        raise ValueError(f"log retention must be one of {', '.join(map(str, _RETENTION))} days, not {days}.")
-    return _RETENTION[days]
-
-
-def removal(stage: StageSettings) -> RemovalPolicy:
-    """Return the removal policy of data when its stack is deleted.
-
-    A stage that keeps data retains everything except the resources of a failed first deployment, whose names
-    would block the next one. https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-attribute-deletionpolicy.html
-    """
-    return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if stage.keep_data else RemovalPolicy.DESTROY
-
 
 _ABORT_AFTER = Duration.days(1)
 """Parts of an abandoned upload are invisible, and billed."""

@@ -5,9 +5,9 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.constructs.buckets import removal
 from infra.constructs.encryption import customer_key
 from infra.constructs.python_function import PythonFunction
+from infra.constructs.retention import removal
 from infra.setting_types import MESSAGE_DAYS, FunctionSettings
 from infra.stage_settings import StageSettings
 

@@ -8,12 +8,11 @@ from aws_cdk import Annotations, ArnFormat, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from infra.constructs.buckets import removal, retention
-from infra.constructs.encryption import allow_key, customer_key
+from infra.constructs.encryption import allow_key
 from infra.constructs.function_code import function_code, needed_sdks
+from infra.constructs.retention import log_group
 from infra.setting_types import FunctionSettings, Start
 from infra.stage_settings import StageSettings
 
@@ -70,14 +69,7 @@ class PythonFunction(Construct):
         super().__init__(scope, construct_id)
         self._stage = stage
         self.name = f"{stage.prefix}-{function.replace('_', '-')}"
-        self.log_group = logs.LogGroup(
-            self,
-            "Logs",
-            log_group_name=f"/aws/lambda/{self.name}",
-            encryption_key=customer_key(self, stage),
-            retention=retention(stage.log_retention_days),
-            removal_policy=removal(stage),
-        )
+        self.log_group = log_group(self, "Logs", stage, f"/aws/lambda/{self.name}")
         self.role = self._make_role()
         if place is not None:
             self._allow_interfaces()

@@ -6,15 +6,14 @@ from urllib.parse import quote
 from aws_cdk import ArnFormat, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_rds as rds
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from infra.connection_budget import IDLE_S
-from infra.constructs.buckets import removal, retention
 from infra.constructs.encryption import allow_key, customer_key
 from infra.constructs.python_function import PythonFunction
+from infra.constructs.retention import log_group
 from infra.data.network import Network
 from infra.data.published_values import PublishedValues, proxy_id
 from infra.stage_settings import StageSettings
@@ -243,8 +242,7 @@ class Database(Construct):
             copy_tags_to_snapshot=True,
             cloudwatch_logs_exports=["postgresql"],
         )
-        name = f"/aws/rds/cluster/{self._stage.prefix}/postgresql"
-        cluster.node.add_dependency(self._make_log_group("Logs", name))
+        self._add_logs(cluster, Logs=f"cluster/{self._stage.prefix}/postgresql")
         return cluster
 
     def _make_reader_endpoint(self, proxy: rds.DatabaseProxy) -> str:
@@ -302,11 +300,8 @@ class Database(Construct):
                 parameters=self._parameters(),
             ),
         )
-        prefix = f"/aws/rds/instance/{self._stage.prefix}"
-        instance.node.add_dependency(
-            self._make_log_group("Logs", f"{prefix}/postgresql"),
-            self._make_log_group("LoginLogs", f"{prefix}/{_REFUSED_TOKENS}"),
-        )
+        prefix = f"instance/{self._stage.prefix}"
+        self._add_logs(instance, Logs=f"{prefix}/postgresql", LoginLogs=f"{prefix}/{_REFUSED_TOKENS}")
         return instance
 
     def _parameters(self) -> dict[str, str]:
@@ -314,16 +309,12 @@ class Database(Construct):
             return _PARAMETERS
         return {**_PARAMETERS, "max_connections": str(self._stage.database.max_connections)}
 
-    def _make_log_group(self, construct_id: str, name: str) -> logs.LogGroup:
-        """Create the log group before RDS does, which would never expire its lines."""
-        return logs.LogGroup(
-            self,
-            construct_id,
-            log_group_name=name,
-            encryption_key=self._key,
-            retention=retention(self._stage.database.log_retention_days),
-            removal_policy=removal(self._stage),
-        )
+    def _add_logs(self, database: Construct, **names: str) -> None:
+        """Create the log groups before RDS does, which would never expire their lines."""
+        days = self._stage.database.log_retention_days
+        for construct_id, name in names.items():
+            group = log_group(self, construct_id, self._stage, f"/aws/rds/{name}", days=days)
+            database.node.add_dependency(group)
 
     def _make_proxy(self, group: ec2.SecurityGroup) -> rds.DatabaseProxy:
         role = iam.Role(
@@ -350,7 +341,7 @@ class Database(Construct):
             borrow_timeout=Duration.seconds(8),  # less than VECTORFORGE_DATABASE_TIMEOUT_S
             idle_client_timeout=Duration.minutes(30),
         )
-        proxy.node.add_dependency(self._make_log_group("ProxyLogs", f"/aws/rds/proxy/{self._stage.prefix}"))
+        self._add_logs(proxy, ProxyLogs=f"proxy/{self._stage.prefix}")
         self._open_way_before_targets(proxy)
         # CDK leaves this out: https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy-iam-setup.html
         users = [self.user_arn(name, self.resource_id) for name in (APP_ROLE, LOG_WRITER_ROLE)]

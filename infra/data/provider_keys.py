@@ -4,9 +4,9 @@ from aws_cdk import CfnOutput, SecretValue, Stack
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
-from infra.constructs.buckets import removal
 from infra.constructs.encryption import customer_key
 from infra.constructs.python_function import PythonFunction
+from infra.constructs.retention import removal
 from infra.stage_settings import StageSettings
 
 

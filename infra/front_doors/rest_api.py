@@ -7,12 +7,10 @@ from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_cognito as cognito
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from infra.constructs.buckets import removal, retention
-from infra.constructs.encryption import customer_key
 from infra.constructs.python_function import PythonFunction
+from infra.constructs.retention import log_group
 from infra.front_doors.domain import ApiDomain
 from infra.front_doors.gateway_keys import KeyAuthorizer, TenantKeys
 from infra.front_doors.gateway_responses import add_gateway_responses
@@ -120,7 +118,7 @@ class RestApi(Construct):
             for method in _READING
         }
         unkeyed |= {f"{path}/OPTIONS": _limited(_PREFLIGHTS_PER_SECOND) for path in self._preflights}
-        access_logs = self._log_group("AccessLogs", f"/aws/apigateway/{self._stage.prefix}")
+        access_logs = log_group(self, "AccessLogs", self._stage, f"/aws/apigateway/{self._stage.prefix}")
         return apigateway.StageOptions(
             stage_name=self._stage.stage,
             description=f"VectorForge ({self._stage.stage})",
@@ -140,7 +138,7 @@ class RestApi(Construct):
         """Create the log groups and the role that the stage depends on."""
         name = f"API-Gateway-Execution-Logs_{self.api.rest_api_id}/{self._stage.stage}"
         # API Gateway would make the group on its own, and keep its logs forever.
-        execution_logs = self._log_group("ExecutionLogs", name)
+        execution_logs = log_group(self, "ExecutionLogs", self._stage, name)
         self.api_stage.node.add_dependency(execution_logs)
         if self._stage.api_gateway_log_role:
             self.api_stage.node.add_dependency(self._allow_logs())
@@ -165,16 +163,6 @@ class RestApi(Construct):
         role.apply_removal_policy(RemovalPolicy.RETAIN)
         account.apply_removal_policy(RemovalPolicy.RETAIN)
         return account
-
-    def _log_group(self, construct_id: str, name: str) -> logs.LogGroup:
-        return logs.LogGroup(
-            self,
-            construct_id,
-            log_group_name=name,
-            encryption_key=customer_key(self, self._stage),
-            retention=retention(self._stage.log_retention_days),
-            removal_policy=removal(self._stage),
-        )
 
     def _route(self, function: PythonFunction) -> None:
         """Add ``ANY /{proxy+}`` with a key; GET and HEAD of the public paths, and preflights, without one."""

@@ -10,12 +10,12 @@ from typing import Any
 
 from aws_cdk import ArnFormat, Aws, CfnOutput, Stack
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from infra.constructs.buckets import AccessLogs, private_bucket, removal, retention
-from infra.constructs.encryption import allow_key, customer_key
+from infra.constructs.buckets import AccessLogs, private_bucket
+from infra.constructs.encryption import allow_key
+from infra.constructs.retention import log_group
 from infra.functions.ingestion import Ingestion
 from infra.setting_types import FunctionSettings
 from infra.stage_settings import StageSettings
@@ -67,15 +67,8 @@ class BulkLoad(Construct):
         self.reports_bucket = private_bucket(
             self, "Reports", stage, expires_days=_REPORT_DAYS, access_logs=access_logs
         )
-        log_group = logs.LogGroup(
-            self,
-            "Logs",
-            # Only this prefix keeps the account's resource policy for log delivery small.
-            log_group_name=f"/aws/vendedlogs/states/{name}",
-            encryption_key=customer_key(self, stage),
-            retention=retention(stage.log_retention_days),
-            removal_policy=removal(stage),
-        )
+        # Only this prefix keeps the account's resource policy for log delivery small.
+        group = log_group(self, "Logs", stage, f"/aws/vendedlogs/states/{name}")
         self.role = self._make_role(name, ingestion)
         self.state_machine = sfn.StateMachine(
             self,
@@ -93,7 +86,7 @@ class BulkLoad(Construct):
             role=self.role,
             tracing_enabled=True,
             # Names of states and errors; the data would be names of documents.
-            logs=sfn.LogOptions(destination=log_group, level=sfn.LogLevel.ALL, include_execution_data=False),
+            logs=sfn.LogOptions(destination=group, level=sfn.LogLevel.ALL, include_execution_data=False),
         )
         for output, value in {
             "BulkLoad": self.state_machine.state_machine_arn,

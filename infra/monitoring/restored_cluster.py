@@ -10,13 +10,11 @@ from typing import Any
 
 from aws_cdk import ArnFormat, Aws, Stack
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from infra.constructs.buckets import removal, retention
-from infra.constructs.encryption import customer_key
 from infra.constructs.python_function import PythonFunction
+from infra.constructs.retention import log_group
 from infra.stage_settings import StageSettings
 
 _RESTORED = "awsbackup-restore-*"
@@ -42,14 +40,7 @@ class RestoredCluster(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         name = f"{stage.prefix}-restored-cluster"
-        log_group = logs.LogGroup(
-            self,
-            "Logs",
-            log_group_name=f"/aws/vendedlogs/states/{name}",
-            encryption_key=customer_key(self, stage),
-            retention=retention(stage.log_retention_days),
-            removal_policy=removal(stage),
-        )
+        group = log_group(self, "Logs", stage, f"/aws/vendedlogs/states/{name}")
         self.state_machine = sfn.StateMachine(
             self,
             "StateMachine",
@@ -62,7 +53,7 @@ class RestoredCluster(Construct):
             },
             role=self._make_role(name, migrate),
             tracing_enabled=True,
-            logs=sfn.LogOptions(destination=log_group, level=sfn.LogLevel.ALL, include_execution_data=False),
+            logs=sfn.LogOptions(destination=group, level=sfn.LogLevel.ALL, include_execution_data=False),
         )
 
     def _make_role(self, name: str, migrate: PythonFunction) -> iam.Role:
