@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aws_cdk import Annotations, ArnFormat, Duration, RemovalPolicy, Stack
+from aws_cdk import Annotations, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from infra.constructs.arns import named_arn
 from infra.constructs.encryption import allow_key
 from infra.constructs.function_code import function_code, needed_sdks
 from infra.constructs.retention import log_group
@@ -124,6 +125,10 @@ class PythonFunction(Construct):
         )
         allow_key(self.role, self._stage, *actions)
 
+    def named_arn(self, qualifier: str | None = None) -> str:
+        """Return the function's ARN by its name, for what must not refer to it; ``ALIAS`` is a qualifier."""
+        return named_arn(self, "lambda", "function", f"{self.name}:{qualifier}" if qualifier else self.name)
+
     def _make_role(self) -> iam.Role:
         role = iam.Role(
             self,
@@ -137,18 +142,12 @@ class PythonFunction(Construct):
     def _allow_interfaces(self) -> None:
         # Lambda itself makes the interfaces, with this role; no resource can be named before they exist.
         self.role.add_to_policy(iam.PolicyStatement(actions=_NETWORK_INTERFACE_ACTIONS, resources=["*"]))
-        arn = Stack.of(self).format_arn(
-            service="lambda",
-            resource="function",
-            resource_name=self.name,
-            arn_format=ArnFormat.COLON_RESOURCE_NAME,
-        )
         self.role.add_to_policy(  # the function's own code does not need them
             iam.PolicyStatement(
                 effect=iam.Effect.DENY,
                 actions=_NETWORK_INTERFACE_ACTIONS,
                 resources=["*"],
-                conditions={"ArnEquals": {"lambda:SourceFunctionArn": arn}},
+                conditions={"ArnEquals": {"lambda:SourceFunctionArn": self.named_arn()}},
             )
         )
 

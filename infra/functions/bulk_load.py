@@ -8,11 +8,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from aws_cdk import ArnFormat, Aws, CfnOutput, Stack
+from aws_cdk import Aws, CfnOutput, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from infra.constructs.arns import named_arn
 from infra.constructs.buckets import AccessLogs, private_bucket
 from infra.constructs.encryption import allow_key
 from infra.constructs.retention import log_group
@@ -120,16 +121,12 @@ class BulkLoad(Construct):
         )
         # The map runs batches as executions of the same machine:
         # https://docs.aws.amazon.com/step-functions/latest/dg/iam-policies-eg-dist-map.html
-        allow("states:StartExecution", on=self._arn("stateMachine", name))
-        allow("states:DescribeExecution", "states:StopExecution", on=self._arn("execution", f"{name}:*"))
-        allow("states:RedriveExecution", on=self._arn("execution", f"{name}/{_LABEL}:*"))
+        allow("states:StartExecution", on=named_arn(self, "states", "stateMachine", name))
+        executions = named_arn(self, "states", "execution", f"{name}:*")
+        allow("states:DescribeExecution", "states:StopExecution", on=executions)
+        batches = named_arn(self, "states", "execution", f"{name}/{_LABEL}:*")
+        allow("states:RedriveExecution", on=batches)
         return role
-
-    def _arn(self, resource: str, name: str) -> str:
-        """Return an ARN by name: the machine needs its role before it exists."""
-        return Stack.of(self).format_arn(
-            service="states", resource=resource, resource_name=name, arn_format=ArnFormat.COLON_RESOURCE_NAME
-        )
 
 
 def definition(settings: FunctionSettings) -> dict[str, Any]:

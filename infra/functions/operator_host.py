@@ -1,11 +1,12 @@
 """Hosts in the VPC for operators, and for work that exceeds a function's 15 minutes; free while none runs."""
 
-from aws_cdk import ArnFormat, Fn, Stack
+from aws_cdk import Fn, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from infra.bundling.bundle import ROOT
+from infra.constructs.arns import named_arn
 from infra.constructs.function_code import operator_tools
 from infra.constructs.python_function import ALIAS, PythonFunction
 from infra.data.data_stack import DataStack
@@ -42,12 +43,7 @@ class OperatorHost(Construct):
     def __init__(self, scope: Construct, construct_id: str, *, stage: StageSettings, data: DataStack) -> None:
         super().__init__(scope, construct_id)
         self._stage = stage
-        self._migrate_arn = Stack.of(self).format_arn(
-            service="lambda",
-            resource="function",
-            resource_name=f"{stage.prefix}-migrate:{ALIAS}",
-            arn_format=ArnFormat.COLON_RESOURCE_NAME,
-        )
+        self._migrate_arn = named_arn(self, "lambda", "function", f"{stage.prefix}-migrate:{ALIAS}")
         self.role = iam.Role(
             self,
             "Role",

@@ -1,6 +1,6 @@
 """The probe: queries the service every five minutes, and a new version before it gets traffic."""
 
-from aws_cdk import ArnFormat, Duration, Stack
+from aws_cdk import Duration
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_lambda as lambda_
@@ -49,12 +49,13 @@ class Probe(Construct):
             environment={"PROBE_KEY_ID": PROBE_KEY_ID, "PROBED_VERSION": version.function_arn},
             system_log_level_v2=lambda_.SystemLogLevel.WARN,
         )
-        invoked = [version.function_arn, _alias_arn(self, query.function)]
-        self.function.allow("lambda:InvokeFunction", on=invoked)
-        self._schedule(stage, query.function)
+        # The alias waits for the probe, which must not refer to it.
+        alias = query.function.named_arn(ALIAS)
+        self.function.allow("lambda:InvokeFunction", on=[version.function_arn, alias])
+        self._schedule(stage, query.function, alias)
         query.check_new_version(self.function)
 
-    def _schedule(self, stage: StageSettings, query: PythonFunction) -> None:
+    def _schedule(self, stage: StageSettings, query: PythonFunction, alias: str) -> None:
         self.function.alias.configure_async_invoke(retry_attempts=0, max_event_age=_EVERY)
         rule = events.Rule(
             self,
@@ -65,19 +66,9 @@ class Probe(Construct):
             targets=[
                 targets.LambdaFunction(
                     self.function.alias,
-                    event=events.RuleTargetInput.from_object({"function": _alias_arn(self, query)}),
+                    event=events.RuleTargetInput.from_object({"function": alias}),
                     retry_attempts=0,
                 )
             ],
         )
         rule.node.add_dependency(query.alias)
-
-
-def _alias_arn(scope: Construct, function: PythonFunction) -> str:
-    """Return the alias's ARN as a text: the alias waits for the probe, which must not refer to it."""
-    return Stack.of(scope).format_arn(
-        service="lambda",
-        resource="function",
-        resource_name=f"{function.name}:{ALIAS}",
-        arn_format=ArnFormat.COLON_RESOURCE_NAME,
-    )

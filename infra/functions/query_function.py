@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 
-from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_codedeploy as codedeploy
 from aws_cdk import aws_iam as iam
@@ -158,7 +157,7 @@ class Canary(Construct):
         self._group.add_pre_hook(probe.function)  # also lets the probe report
         # Named, not referred to: the probe waits for the group, which waits for this policy.
         self._role.add_to_policy(
-            iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[_function_arn(self, probe)])
+            iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[probe.named_arn()])
         )
 
     def watch(self, alarms: Sequence[cloudwatch.IAlarm]) -> None:
@@ -176,7 +175,7 @@ class Canary(Construct):
 
         https://docs.aws.amazon.com/codedeploy/latest/userguide/getting-started-create-service-role.html
         """
-        function_arn = _function_arn(self, function)
+        arns = [function.named_arn(), function.named_arn(ALIAS)]
         self._role.add_to_policy(
             iam.PolicyStatement(
                 actions=[
@@ -184,15 +183,6 @@ class Canary(Construct):
                     "lambda:GetProvisionedConcurrencyConfig",
                     "lambda:UpdateAlias",
                 ],
-                resources=[function_arn, f"{function_arn}:{ALIAS}"],
+                resources=arns,
             )
         )
-
-
-def _function_arn(scope: Construct, function: PythonFunction) -> str:
-    return Stack.of(scope).format_arn(
-        service="lambda",
-        resource="function",
-        resource_name=function.name,
-        arn_format=ArnFormat.COLON_RESOURCE_NAME,
-    )

@@ -12,6 +12,7 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
+from infra.constructs.arns import named_arn
 from infra.constructs.encryption import customer_key
 from infra.constructs.python_function import PythonFunction
 from infra.functions.bulk_load import BulkLoad
@@ -154,12 +155,7 @@ class AlarmTopic(Construct):
     def __init__(self, scope: Construct, construct_id: str, stage: StageSettings) -> None:
         super().__init__(scope, construct_id)
         stack = Stack.of(self)
-        alarms = stack.format_arn(
-            service="cloudwatch",
-            resource="alarm",
-            resource_name=f"{stage.prefix}-*",
-            arn_format=ArnFormat.COLON_RESOURCE_NAME,
-        )
+        alarms = named_arn(self, "cloudwatch", "alarm", f"{stage.prefix}-*")
         publishers = [_Publisher("Alarms", "cloudwatch.amazonaws.com", alarms)]
         if stage.monthly_budget_dollars is not None:
             budgets = stack.format_arn(

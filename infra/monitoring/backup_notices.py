@@ -6,13 +6,13 @@ alarms: each failed job is one message. https://docs.aws.amazon.com/aws-backup/l
 
 from collections.abc import Mapping, Sequence
 
-from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
+from infra.constructs.arns import named_arn
 from infra.constructs.encryption import allow_key
 from infra.constructs.python_function import PythonFunction
 from infra.data.database import OWNER_ROLE
@@ -47,7 +47,8 @@ class BackupNotices(Construct):
         self._stage = stage
         self._topic = topic
         kind = "cluster" if stage.database.engine == "aurora" else "db"
-        database = self._arn("rds", kind, stage.prefix)
+        # By name: rules must not refer to the data stack's resources.
+        database = named_arn(self, "rds", kind, stage.prefix)
         self._role = iam.Role(
             self,
             "Role",
@@ -63,7 +64,7 @@ class BackupNotices(Construct):
         )
         if stage.backup is not None and stage.backup.restore_test:
             # its end is random
-            plan = self._arn("backup", "restore-testing-plan", restore_plan_name(stage.prefix))
+            plan = named_arn(self, "backup", "restore-testing-plan", restore_plan_name(stage.prefix))
             restores = {"restoreTestingPlanArn": [{"prefix": plan}]}
             restored = ["Restore Job State Change"]
             self._notify(
@@ -143,14 +144,5 @@ class BackupNotices(Construct):
             targets=[target],
         )
         # The id of a restored instance is not known before.
-        owner = self._arn("rds-db", "dbuser", f"*/{OWNER_ROLE}")
+        owner = named_arn(self, "rds-db", "dbuser", f"*/{OWNER_ROLE}")
         migrate.allow("rds-db:connect", on=[owner])
-
-    def _arn(self, service: str, resource: str, name: str) -> str:
-        """Return an ARN by name: rules must not refer to the data stack's resources."""
-        return Stack.of(self).format_arn(
-            service=service,
-            resource=resource,
-            resource_name=name,
-            arn_format=ArnFormat.COLON_RESOURCE_NAME,
-        )

@@ -8,11 +8,12 @@ cluster.
 import json
 from typing import Any
 
-from aws_cdk import ArnFormat, Aws, Stack
+from aws_cdk import Aws, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from infra.constructs.arns import named_arn
 from infra.constructs.python_function import PythonFunction
 from infra.constructs.retention import log_group
 from infra.stage_settings import StageSettings
@@ -66,25 +67,17 @@ class RestoredCluster(Construct):
             ),
             description=f"What {name} may do",
         )
-        instance, cluster = self._arn("db", _RESTORED), self._arn("cluster", _RESTORED)
+        instance, cluster = (named_arn(self, "rds", kind, _RESTORED) for kind in ("db", "cluster"))
         # RDS checks the creation of an instance against its groups, too.
-        groups = [self._arn(kind, "*") for kind in ("og", "pg", "subgrp")]
+        groups = [named_arn(self, "rds", kind, "*") for kind in ("og", "pg", "subgrp")]
         for actions, resources in (
-            (["rds:ModifyDBCluster"], [cluster, self._arn("cluster-pg", "*")]),
+            (["rds:ModifyDBCluster"], [cluster, named_arn(self, "rds", "cluster-pg", "*")]),
             (["rds:CreateDBInstance"], [instance, cluster, *groups]),
             (["rds:DeleteDBInstance", "rds:DescribeDBInstances"], [instance]),
             (["lambda:InvokeFunction"], [migrate.alias.function_arn]),
         ):
             role.add_to_policy(iam.PolicyStatement(actions=actions, resources=resources))
         return role
-
-    def _arn(self, resource: str, name: str) -> str:
-        return Stack.of(self).format_arn(
-            service="rds",
-            resource=resource,
-            resource_name=name,
-            arn_format=ArnFormat.COLON_RESOURCE_NAME,
-        )
 
 
 def sdk_arn(operation: str, partition: str) -> str:
