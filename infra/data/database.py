@@ -1,9 +1,9 @@
 """PostgreSQL with pgvector, behind RDS Proxy if the stage has one, with IAM authentication throughout."""
 
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import quote
 
-from aws_cdk import ArnFormat, Duration, RemovalPolicy, Stack
+from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_rds as rds
@@ -11,9 +11,11 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from infra.connection_budget import IDLE_S
+from infra.constructs.arns import named_arn
 from infra.constructs.encryption import allow_key, customer_key
 from infra.constructs.python_function import PythonFunction
 from infra.constructs.retention import log_group
+from infra.data.aurora import make_cluster, read_only_endpoint
 from infra.data.network import Network
 from infra.data.published_values import PublishedValues, proxy_id
 from infra.stage_settings import StageSettings
@@ -55,6 +57,7 @@ class Database(Construct):
     Attributes:
         instance: The instance, or the cluster of Aurora.
         proxy: The proxy; None: every function reaches the instance.
+        group: Security group of the instance.
     """
 
     def __init__(
@@ -64,10 +67,9 @@ class Database(Construct):
         self._stage = stage
         self._network = network
         self._key = customer_key(self, stage)
-        self._insights_key = self._key if stage.database.performance_insights else None
         clients = "its proxy and migrations" if stage.database.proxy else "functions"
-        self._instance_group = self._group("InstanceGroup", f"PostgreSQL: reached by {clients}")
-        self._client_server = self._instance_group
+        self.group = self._group("InstanceGroup", f"PostgreSQL: reached by {clients}")
+        self._client_server = self.group
         is_aurora = stage.database.engine == "aurora"
         self.instance = self._make_cluster() if is_aurora else self._make_instance()
         self.proxy: rds.DatabaseProxy | None = None
@@ -153,11 +155,6 @@ class Database(Construct):
         [found] = [one for one in self.node.find_all() if isinstance(one, rds.CfnDBSubnetGroup)]
         return found.ref
 
-    @property
-    def group(self) -> ec2.SecurityGroup:
-        """Security group of the instance."""
-        return self._instance_group
-
     def client_group(self, construct_id: str, description: str, *, direct: bool = False) -> ec2.SecurityGroup:
         """Create the security group of one function, with access to the database and to HTTPS hosts.
 
@@ -169,7 +166,7 @@ class Database(Construct):
             direct: To the instance, past the proxy.
         """
         group = self._group(construct_id, description)
-        _connect(group, self._instance_group if direct else self._client_server)
+        _connect(group, self.group if direct else self._client_server)
         group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "AWS services and vendors")
         if self._stage.network.egress == "dual_stack":
             group.add_egress_rule(ec2.Peer.any_ipv6(), ec2.Port.tcp(443), "AWS services and vendors")
@@ -211,43 +208,22 @@ class Database(Construct):
         return database.instance_resource_id
 
     def _make_cluster(self) -> rds.DatabaseCluster:
-        from infra.data.aurora import make_cluster
-
         settings = self._stage.database
         cluster = make_cluster(
             self,
             stage=self._stage,
             parameters=_PARAMETERS,
-            instance={
-                "ca_certificate": rds.CaCertificate.RDS_CA_RSA2048_G1,
-                "auto_minor_version_upgrade": True,
-                "preferred_maintenance_window": settings.maintenance_window,
-                "enable_performance_insights": settings.performance_insights,
-                "performance_insight_encryption_key": self._insights_key,
-            },
-            credentials=rds.Credentials.from_username(OWNER_ROLE, encryption_key=self._key),
-            manage_master_user_password=True,
-            iam_authentication=True,
-            vpc=self._network.vpc,
-            vpc_subnets=self._network.database_subnets,
-            security_groups=[self._instance_group],
-            storage_encrypted=True,
-            storage_encryption_key=self._key,
+            instance=self._server_properties(),
             backup=rds.BackupProps(
                 retention=Duration.days(settings.backup_days), preferred_window=settings.backup_window
             ),
-            preferred_maintenance_window=settings.maintenance_window,
-            deletion_protection=settings.deletion_protection,
-            removal_policy=RemovalPolicy.SNAPSHOT,
-            copy_tags_to_snapshot=True,
             cloudwatch_logs_exports=["postgresql"],
+            **self._database_properties(),
         )
         self._add_logs(cluster, Logs=f"cluster/{self._stage.prefix}/postgresql")
         return cluster
 
     def _make_reader_endpoint(self, proxy: rds.DatabaseProxy) -> str:
-        from infra.data.aurora import read_only_endpoint
-
         chosen = self._network.database_subnets
         subnets = self._network.vpc.select_subnets(
             subnet_group_name=chosen.subnet_group_name, subnet_type=chosen.subnet_type
@@ -266,29 +242,13 @@ class Database(Construct):
             engine=_ENGINE,
             database_name=DATABASE,
             instance_type=ec2.InstanceType(settings.instance_type),
-            credentials=rds.Credentials.from_username(OWNER_ROLE, encryption_key=self._key),
-            manage_master_user_password=True,
-            iam_authentication=True,
-            vpc=self._network.vpc,
-            vpc_subnets=self._network.database_subnets,
-            security_groups=[self._instance_group],
             multi_az=settings.multi_az,
             storage_type=rds.StorageType.GP3,
             allocated_storage=settings.storage_gib,
             max_allocated_storage=settings.max_storage_gib,
-            storage_encrypted=True,
-            storage_encryption_key=self._key,
             backup_retention=Duration.days(settings.backup_days),
             preferred_backup_window=settings.backup_window,
-            preferred_maintenance_window=settings.maintenance_window,
-            deletion_protection=settings.deletion_protection,
-            removal_policy=RemovalPolicy.SNAPSHOT,
-            copy_tags_to_snapshot=True,
-            auto_minor_version_upgrade=True,
-            ca_certificate=rds.CaCertificate.RDS_CA_RSA2048_G1,
             cloudwatch_logs_exports=["postgresql", _REFUSED_TOKENS],
-            enable_performance_insights=settings.performance_insights,
-            performance_insight_encryption_key=self._insights_key,
             database_insights_mode=rds.DatabaseInsightsMode.STANDARD
             if settings.performance_insights
             else None,
@@ -299,10 +259,40 @@ class Database(Construct):
                 description="VectorForge: TLS only, slow statements are logged",
                 parameters=self._parameters(),
             ),
+            **self._database_properties() | self._server_properties(),
         )
         prefix = f"instance/{self._stage.prefix}"
         self._add_logs(instance, Logs=f"{prefix}/postgresql", LoginLogs=f"{prefix}/{_REFUSED_TOKENS}")
         return instance
+
+    def _database_properties(self) -> dict[str, Any]:
+        """Return the properties that an instance and a cluster have in common."""
+        settings = self._stage.database
+        return {
+            "credentials": rds.Credentials.from_username(OWNER_ROLE, encryption_key=self._key),
+            "manage_master_user_password": True,
+            "iam_authentication": True,
+            "vpc": self._network.vpc,
+            "vpc_subnets": self._network.database_subnets,
+            "security_groups": [self.group],
+            "storage_encrypted": True,
+            "storage_encryption_key": self._key,
+            "preferred_maintenance_window": settings.maintenance_window,
+            "deletion_protection": settings.deletion_protection,
+            "removal_policy": RemovalPolicy.SNAPSHOT,
+            "copy_tags_to_snapshot": True,
+        }
+
+    def _server_properties(self) -> dict[str, Any]:
+        """Return the properties of an instance, also of one in a cluster."""
+        settings = self._stage.database
+        return {
+            "ca_certificate": rds.CaCertificate.RDS_CA_RSA2048_G1,
+            "auto_minor_version_upgrade": True,
+            "preferred_maintenance_window": settings.maintenance_window,
+            "enable_performance_insights": settings.performance_insights,
+            "performance_insight_encryption_key": self._key if settings.performance_insights else None,
+        }
 
     def _parameters(self) -> dict[str, str]:
         if self._stage.database.proxy:
@@ -352,7 +342,7 @@ class Database(Construct):
         """Create the security rules first: CloudFormation waits until the proxy reaches the instance."""
         rules = [
             rule
-            for group in (self._instance_group, self._client_server)
+            for group in (self.group, self._client_server)
             for rule in group.node.find_all()
             if isinstance(rule, ec2.CfnSecurityGroupIngress | ec2.CfnSecurityGroupEgress)
         ]
@@ -362,12 +352,7 @@ class Database(Construct):
 
     def user_arn(self, name: str, server: str) -> str:
         """Return the ARN of a role of the database, for ``rds-db:connect`` to a server by its id."""
-        return Stack.of(self).format_arn(
-            service="rds-db",
-            resource="dbuser",
-            resource_name=f"{server}/{name}",
-            arn_format=ArnFormat.COLON_RESOURCE_NAME,
-        )
+        return named_arn(self, "rds-db", "dbuser", f"{server}/{name}")
 
 
 def _tls(roots: str) -> str:
