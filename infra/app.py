@@ -62,19 +62,12 @@ class AppStack(Stack):
         )
         if keys:
             keys.allow_reading(self.query.function)
-        self.rest_api = (
+        if stage.front_door != "function_url":
             RestApi(self, "RestApi", stage=stage, function=self.query.function, keys=keys)
-            if stage.front_door != "function_url"
-            else None
-        )
-        self.query_url = (
+        if stage.front_door != "rest_api":
             QueryUrl(self, "QueryUrl", stage=stage, function=self.query.function)
-            if stage.front_door != "rest_api"
-            else None
-        )
-        self.probe = (
-            Probe(self, "Probe", stage=stage, settings=stage.probe, query=self.query) if stage.probe else None
-        )
+        if stage.probe is not None:
+            Probe(self, "Probe", stage=stage, settings=stage.probe, query=self.query)
         self.migration.before(self.query_log.writer, self.ingestion.function, self.query.function)
         self.alarms = Alarms(
             self,
