@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from infra.emulator.cloudformation.assembly import AssemblyError, read_templates, write_assembly
-from infra.emulator.cloudformation.template import main
+from infra.emulator.deployment.cdk import Cdk
+from vectorforge.errors import ConfigurationError
 
 
 @pytest.fixture
@@ -60,13 +61,15 @@ def test_templates_are_read_in_deployment_order(assembly: Path) -> None:
     assert list(read_templates(assembly)) == ["Data", "App"]
 
 
-def test_written_assembly_names_what_it_holds(
-    assembly: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    values, output = tmp_path / "values.json", tmp_path / "out"
-    values.write_text(json.dumps({"references": {}, "environment": {"A": "1"}}))
-    assert main([str(assembly), "--output", str(output), "--values", str(values)]) == 0
-    assert "dropped 1:" in capsys.readouterr().out
+def cdk(folder: Path) -> Cdk:
+    return Cdk(folder, folder, folder / "cdk.log", "dev")
+
+
+def test_written_assembly_names_what_it_holds(assembly: Path, tmp_path: Path) -> None:
+    turning = cdk(tmp_path)
+    assert assembly == turning.production
+    assert "dropped 1:" in turning.turn({}, {"A": "1"})
+    output = turning.emulated
     artifacts = json.loads((output / "manifest.json").read_text())["artifacts"]
     assert sorted(artifacts) == ["App", "App.assets", "Data", "Data.assets"]
     for name in ("App", "Data"):
@@ -87,11 +90,9 @@ def test_function_of_a_written_assembly_runs_from_the_folder_of_its_bundle(
     assert written == {"VpcConfig": {}, "Code": code}
 
 
-def test_folder_without_an_assembly_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    values = tmp_path / "values.json"
-    values.write_text("{}")
-    assert main([str(tmp_path), "--output", str(tmp_path / "out"), "--values", str(values)]) == 1
-    assert "manifest.json is not there: cdk synth first." in capsys.readouterr().err
+def test_folder_without_an_assembly_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"manifest\.json is not there: cdk synth first\."):
+        cdk(tmp_path).turn({}, {})
 
 
 def test_asset_of_another_kind_is_an_error(assembly: Path, tmp_path: Path) -> None:

@@ -1,26 +1,16 @@
 """Changes the production templates into ones that LocalStack can deploy; nothing else differs.
 
-    python -m infra.emulator.cloudformation.template cdk.out --output cdk.out.local --values values.json
-
 ``resources`` has the tables of dropped resources. References to them become the given values; one without a
-value is an error, except in permissions. The values file is a JSON object:
-
-    {"references": {"AWS::RDS::DBProxy.Endpoint": "localhost:6432"}, "environment": {"NAME": "value"}}
-
-"environment" is added to every function's variables; changed values create new versions of the functions.
+value is an error, except in permissions.
 """
 
-import argparse
 import json
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeAlias
 
-from infra.emulator.cloudformation.assembly import AssemblyError, read_templates, write_assembly
 from infra.emulator.cloudformation.environment import add_environment
 from infra.emulator.cloudformation.references import PLACEHOLDER, References, texts
 from infra.emulator.cloudformation.resources import (
@@ -49,9 +39,9 @@ class LocalValues:
     """Local values for dropped resources."""
 
     references: Mapping[str, str] = field(default_factory=dict)
-    """Values by "<type>.<attribute>", or "<type>" for a Ref."""
+    """Values by "<type>.<attribute>", or "<type>" for a Ref: "AWS::RDS::DBProxy.Endpoint"."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables added to every function."""
+    """Variables added to every function; changed values create new versions of the functions."""
 
 
 @dataclass(slots=True)
@@ -226,7 +216,10 @@ def _invoke_buffered(resource: dict[str, Any]) -> None:
         return
     integration = resource["Properties"].get("Integration", {})
     if "Uri" in integration:
-        integration["Uri"] = _mapped(integration["Uri"], _buffered)
+        uri = json.dumps(integration["Uri"])
+        for streaming, whole in WHOLE_ANSWERS.items():
+            uri = uri.replace(streaming, whole)
+        integration["Uri"] = json.loads(uri)
 
 
 def _authorize_nobody(resource: dict[str, Any]) -> None:
@@ -235,22 +228,6 @@ def _authorize_nobody(resource: dict[str, Any]) -> None:
     authorized = properties.get("AuthorizationType") in ("CUSTOM", "COGNITO_USER_POOLS")
     if resource["Type"] == "AWS::ApiGateway::Method" and authorized:
         properties["AuthorizationType"] = "NONE"
-
-
-def _buffered(text: str) -> str:
-    for streaming, whole in WHOLE_ANSWERS.items():
-        text = text.replace(streaming, whole)
-    return text
-
-
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list):
-        return [_mapped(inner, change) for inner in value]
-    if isinstance(value, dict):
-        return {name: _mapped(inner, change) for name, inner in value.items()}
-    return value
 
 
 def _check_values(stack: str, template: Template) -> None:
@@ -264,33 +241,3 @@ def _check_values(stack: str, template: Template) -> None:
                     f"{logical_id} ({resource['Type']}, {stack}) needs a value for {needed!r}, which is "
                     'dropped: add one to "references".'
                 )
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Change an assembly; return 0, or 1 with the reason on stderr."""
-    summary, _, description = __doc__.partition("\n")
-    parser = argparse.ArgumentParser(
-        prog="python -m infra.emulator.cloudformation.template",
-        description=summary,
-        epilog=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("assembly", type=Path, help="output of cdk synth")
-    parser.add_argument("--output", type=Path, required=True, help="folder of the assembly to deploy")
-    parser.add_argument(
-        "--values", type=Path, required=True, help="JSON file with values for dropped resources"
-    )
-    chosen = parser.parse_args(arguments)
-    try:
-        given = json.loads(chosen.values.read_text())
-        turned, report = emulate(read_templates(chosen.assembly), LocalValues(**given))
-        write_assembly(chosen.assembly, chosen.output, turned)
-    except (AssemblyError, EmulationError, OSError, ValueError, TypeError) as exc:
-        sys.stderr.write(f"{exc}\n")
-        return 1
-    sys.stdout.write("\n".join(report.lines()) + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

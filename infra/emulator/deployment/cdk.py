@@ -1,6 +1,5 @@
 """Commands of a deployment: synthesize the production templates, change and deploy them."""
 
-import json
 import os
 import platform
 import shutil
@@ -11,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.emulator.aws_emulator import REGION
+from infra.emulator.cloudformation.assembly import AssemblyError, read_templates, write_assembly
+from infra.emulator.cloudformation.template import EmulationError, LocalValues, emulate
 from vectorforge.errors import ConfigurationError
 
 _LOG_TAIL = 15
@@ -71,13 +72,15 @@ class Cdk:
             A report of the changes.
 
         Raises:
-            ConfigurationError: The command failed.
+            ConfigurationError: An assembly is missing, or has a resource that the emulator does not know.
         """
-        values = self.folder / "values.json"
-        values.write_text(json.dumps({"references": dict(references), "environment": dict(environment)}))
-        command = [sys.executable, "-m", "infra.emulator.cloudformation.template", str(self.production)]
-        command += ["--output", str(self.emulated), "--values", str(values)]
-        return self._run(command, _environment())
+        try:
+            production = read_templates(self.production)
+            templates, report = emulate(production, LocalValues(references, environment))
+            write_assembly(self.production, self.emulated, templates)
+        except (AssemblyError, EmulationError) as exc:
+            raise ConfigurationError(str(exc)) from exc
+        return "\n".join(report.lines()) + "\n"
 
     def deploy(self, endpoint_url: str) -> None:
         """Deploy all stacks into LocalStack.
@@ -109,7 +112,7 @@ class Cdk:
             self._run(["npm", "ci", "--no-fund", "--no-audit", "--prefix", "infra"], environment)
         self._run(["node", str(program), *arguments], environment)
 
-    def _run(self, command: Sequence[str], environment: Mapping[str, str]) -> str:
+    def _run(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         finished = subprocess.run(  # noqa: S603 - our own words
             command,
             cwd=self.root,
@@ -127,7 +130,6 @@ class Cdk:
             raise ConfigurationError(
                 f"{' '.join(command[:4])} ... failed; all of it is in {self.log}:\n{last}"
             )
-        return finished.stdout
 
 
 def _environment(endpoint_url: str | None = None) -> dict[str, str]:
