@@ -86,14 +86,14 @@ def _failed_queries(stage: StageSettings, metrics: ServiceMetrics) -> Iterator[A
     yield AlarmRule(
         "query-failing",
         "At least half of the queries fail with server-side errors, at any traffic.",
-        _share(faults, total, QUARTER),
+        share(faults, total, QUARTER),
         OUTAGE_PERCENT,
     )
     if stage.canary:
         yield AlarmRule(
             "new-version-faults",
             "Queries fail while a new version serves a tenth of the traffic.",
-            _share(faults, total, FIVE_MINUTES),
+            share(faults, total, FIVE_MINUTES),
             FAULT_PERCENT,
             stops_deployment=True,
             notifies=False,
@@ -137,7 +137,7 @@ def _front_doors(stage: StageSettings, metrics: ServiceMetrics) -> Iterator[Alar
         yield AlarmRule(
             f"{name}-failing",
             "At least half of the requests get 5xx from the front door, at any traffic.",
-            _share(failed, total, QUARTER),
+            share(failed, total, QUARTER),
             OUTAGE_PERCENT,
         )
 
@@ -181,7 +181,7 @@ def _percent(failed: cloudwatch.Metric, of: cloudwatch.Metric) -> cloudwatch.Mat
     )
 
 
-def _share(failed: cloudwatch.Metric, of: cloudwatch.Metric, period: Duration) -> cloudwatch.MathExpression:
+def share(failed: cloudwatch.Metric, of: cloudwatch.Metric, period: Duration) -> cloudwatch.MathExpression:
     """Return the percentage at any traffic; zero with fewer failures than ``LOW_TRAFFIC_FAULTS``.
 
     CloudWatch looks every minute at the last ``period``:

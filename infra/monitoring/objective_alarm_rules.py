@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from infra.monitoring.alarm_rules import FIRST_TOKEN_MS, LOW_TRAFFIC_FAULTS, AlarmRule
+from infra.monitoring.alarm_rules import FIRST_TOKEN_MS, AlarmRule, share
 from infra.monitoring.metrics import FIVE_MINUTES, ServiceMetrics
 from infra.setting_types import ServiceObjective
 from infra.stage_settings import StageSettings
@@ -59,14 +59,10 @@ def _errors(objective: ServiceObjective, metrics: ServiceMetrics, burn: BurnRate
     return AlarmRule(
         f"error-budget-{burn.name}",
         f"Failed queries spend the error budget {burn.rate:g} times too fast.",
-        cloudwatch.MathExpression(
-            expression=f"IF(failed >= {LOW_TRAFFIC_FAULTS}, 100 * failed / total, 0)",
-            using_metrics={
-                "failed": metrics.own("pipeline.query.faults", "Sum"),
-                "total": metrics.own("pipeline.query.calls", "Sum"),
-            },
-            period=burn.window,
-            label="percent",
+        share(
+            metrics.own("pipeline.query.faults", "Sum"),
+            metrics.own("pipeline.query.calls", "Sum"),
+            burn.window,
         ),
         _threshold(objective.answered_percent, burn),
     )
