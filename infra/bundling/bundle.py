@@ -1,8 +1,5 @@
 """Deployment folder of one Lambda function, built without Docker: packages, code, bytecode and data.
 
-    python -m infra.bundling.bundle query --output build/query
-    python -m infra.bundling.bundle ingest --output build/ingest --platform x86_64-manylinux_2_34
-
 The packages are those of the function's group in pyproject.toml (``function-query``, ...) at the versions and
 hashes of uv.lock, as wheels for Lambda's platform; nothing is built here, so any machine can bundle for any
 other. The same inputs give the same files. Needs uv, and the package index where uv's cache lacks a wheel.
@@ -133,7 +130,9 @@ def make_bundle(
     uv = find_uv()
     output.mkdir(parents=True, exist_ok=True)
     if function not in STANDS_ALONE:
-        _install(uv, _locked_requirements(uv, function, sdks), output, python_version, platform)
+        groups = [option for sdk in sdks for option in ("--only-group", f"sdk-{sdk}")]
+        requirements = export_locked(uv, function, "--no-header", *groups)
+        _install(uv, requirements, output, python_version, platform)
         write_database_certificates(output / "certificates")
     _copy_code(function, output)
     if function in COUNTS_TOKENS:
@@ -145,14 +144,8 @@ def make_bundle(
     return _weighed(function, output, python_version, compiled=interpreter is not None, sdks=sdks)
 
 
-def _locked_requirements(uv: str, function: str, sdks: tuple[str, ...]) -> str:
-    """Return the function's dependencies as lines of requirements.txt with hashes."""
-    groups = [option for sdk in sdks for option in ("--only-group", f"sdk-{sdk}")]
-    return export_locked(uv, function, "--no-header", *groups)
-
-
 def export_locked(uv: str, function: str, *options: str) -> str:
-    """Export a function's group of uv.lock.
+    """Export a function's group of uv.lock, as lines of requirements.txt with hashes by default.
 
     Raises:
         BundlingError: uv failed.

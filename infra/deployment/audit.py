@@ -13,8 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -116,30 +115,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _say(f"{options.output.name}/{function}.cdx.json: {packages} packages")
         if options.offline:
             return 0
-        return max(_look_up(what, look) for what, look in _lookups(uv))
+        return max(_look_up_all(uv))
     except BundlingError as exc:
         sys.stderr.write(f"{exc}\n")
         return _UNKNOWN
 
 
-def _lookups(uv: str) -> list[tuple[str, Callable[[], int]]]:
-    functions = functions_with_packages()
-    found: list[tuple[str, Callable[[], int]]] = [
-        (f"function {one}", partial(_audit_function, uv, one)) for one in functions
-    ]
-    found.append(("everything in uv.lock", lambda: _audit_python(export_everything(uv))))
-    return [*found, *((f"npm {one}", partial(_audit_npm, ROOT / one)) for one in NPM_LOCKS)]
+def _look_up_all(uv: str) -> Iterator[int]:
+    """Yield the exit code of each look-up, after its result is printed."""
+    for function in functions_with_packages():
+        yield _told(f"function {function}", _audit_python(export_locked(uv, function)))
+    yield _told("everything in uv.lock", _audit_python(export_everything(uv)))
+    for folder in NPM_LOCKS:
+        yield _told(f"npm {folder}", _audit_npm(ROOT / folder))
 
 
-def _look_up(what: str, look: Callable[[], int]) -> int:
-    status = look()
+def _told(what: str, status: int) -> int:
     said = {0: "nothing known", _VULNERABLE: "VULNERABLE, see above"}
     _say(f"{what}: {said.get(status, 'could not be looked up, see above')}")
     return status
-
-
-def _audit_function(uv: str, function: str) -> int:
-    return _audit_python(export_locked(uv, function))
 
 
 def _audit_python(requirements: str) -> int:
@@ -149,8 +143,7 @@ def _audit_python(requirements: str) -> int:
         file.flush()
         command = [sys.executable, "-m", "pip_audit", "--requirement", file.name, "--require-hashes"]
         command += ["--disable-pip", "--strict", "--progress-spinner", "off"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own
-    _say(done.stdout + done.stderr[-1000:])
+        done = _run(command)
     if done.returncode == 0:
         return 0
     # With --strict a package that the service does not know ends it with the same code as a vulnerability.
@@ -162,16 +155,16 @@ def _audit_npm(folder: Path) -> int:
     if npm is None:
         _say("npm is missing: https://nodejs.org/en/download")
         return _UNKNOWN
-    done = subprocess.run(  # noqa: S603 - our own words
-        [npm, "audit", "--package-lock-only", "--prefix", str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    _say(done.stdout + done.stderr[-1000:])
+    done = _run([npm, "audit", "--package-lock-only", "--prefix", str(folder)])
     if done.returncode == 0:
         return 0
     return _UNKNOWN if "endpoint returned an error" in done.stderr else _VULNERABLE
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own words
+    _say(done.stdout + done.stderr[-1000:])
+    return done
 
 
 def _say(text: str) -> None:
