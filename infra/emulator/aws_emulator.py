@@ -8,7 +8,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -41,11 +41,26 @@ async def moto(port: int, log: Path) -> AsyncIterator[str]:
     Raises:
         ConfigurationError: moto is not installed, the port is taken, or the start fails.
     """
-    port = _free(port)
+    advice = "Choose another with --aws-port; an emulator that runs there already is used with "
+    port = free_port(port, f"{advice}--endpoint-url http://localhost:{port}.")
     command = [sys.executable, "-c", _WHILE_WE_LIVE, "moto.server", "--host", "127.0.0.1"]
-    command += ["--port", str(port)]
-    async with _serving(command, {"MOTO_ACCOUNT_ID": ACCOUNT_ID}, port, "/moto-api/", log) as address:
+    with log.open("ab") as file:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            "--port",
+            str(port),
+            env={**os.environ, "MOTO_ACCOUNT_ID": ACCOUNT_ID},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for us; it is stopped last
+        )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        await _ready(process, f"{address}/moto-api/", log)
         yield address
+    finally:
+        await _stop(process)
 
 
 def free_port(port: int, advice: str) -> int:
@@ -68,36 +83,6 @@ def free_port(port: int, advice: str) -> int:
             raise ConfigurationError(f"Port {port} cannot be opened: {reason}. {advice}") from exc
         free: int = probe.getsockname()[1]
         return free
-
-
-def _free(port: int) -> int:
-    return free_port(
-        port,
-        "Choose another with --aws-port; an emulator that runs there already is used with "
-        f"--endpoint-url http://localhost:{port}.",
-    )
-
-
-@asynccontextmanager
-async def _serving(
-    command: Sequence[str], variables: Mapping[str, str], port: int, path: str, log: Path
-) -> AsyncIterator[str]:
-    """Run a server until the block ends; ready when it answers under ``path``."""
-    address = f"http://127.0.0.1:{port}"
-    with log.open("ab") as file:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            env={**os.environ, **variables},
-            stdin=asyncio.subprocess.PIPE,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C is for us; it is stopped last
-        )
-    try:
-        await _ready(process, address + path, log)
-        yield address
-    finally:
-        await _stop(process)
 
 
 async def _ready(process: asyncio.subprocess.Process, url: str, log: Path) -> None:

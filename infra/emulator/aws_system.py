@@ -126,7 +126,7 @@ async def running_system(
         await _source(stack, log_writer, resources.query_log_queue_url, endpoint_url, batch_size=100)
         await _source(stack, ingest, resources.ingestion_queue_url, endpoint_url, progress=ingestion)
         await _warm(query, places)
-        door = await _listen(stack, query, places.port)
+        door = await stack.enter_async_context(FunctionUrl(query, port=places.port))
         schedule = asyncio.create_task(_schedule(ingest))
         stack.push_async_callback(_end, schedule)
         if sample:
@@ -202,10 +202,6 @@ async def _warm(function: LambdaFunction, places: LocalPaths) -> None:
     except FunctionFailedError as exc:
         file = _log_file(function.configuration, places)
         raise ConfigurationError(f"The query function failed to start: {exc}; see {file}.") from exc
-
-
-async def _listen(stack: AsyncExitStack, function: LambdaFunction, port: int) -> FunctionUrl:
-    return await stack.enter_async_context(FunctionUrl(function, response_mode="stream", port=port))
 
 
 async def _schedule(ingest: LambdaFunction) -> None:

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -102,20 +102,9 @@ def install_localstack(folder: Path) -> Path:
     with (folder / f".localstack-{LOCALSTACK_VERSION}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # concurrent commands wait, and find it installed
         if not complete.exists():
-            _uv(["venv", "--quiet", "--clear", "--python", sys.executable, str(environment)])
-            _uv(
-                [
-                    "pip",
-                    "install",
-                    "--quiet",
-                    "--python",
-                    str(python),
-                    "--exclude-newer",
-                    _AS_OF,
-                    requirement,
-                    "setuptools",
-                ]
-            )
+            _uv("venv", "--clear", "--python", sys.executable, str(environment))
+            pinned = ["--python", str(python), "--exclude-newer", _AS_OF]
+            _uv("pip", "install", *pinned, requirement, "setuptools")
             complete.touch()
     return python
 
@@ -142,11 +131,11 @@ def install_plugins(folder: Path) -> Path:
     return folder
 
 
-def _uv(arguments: Sequence[str]) -> None:
+def _uv(*arguments: str) -> None:
     uv = os.environ.get("UV") or shutil.which("uv")
     if uv is None:
         raise ConfigurationError("uv is required to install LocalStack, and is not on PATH.")
-    finished = subprocess.run([uv, *arguments], capture_output=True, text=True, check=False)  # noqa: S603 - our words
+    finished = subprocess.run([uv, *arguments, "--quiet"], capture_output=True, text=True, check=False)  # noqa: S603 - our words
     if finished.returncode:
         reason = finished.stderr.strip()[-1000:]
         raise ConfigurationError(f"LocalStack {LOCALSTACK_VERSION} cannot be installed: {reason}")

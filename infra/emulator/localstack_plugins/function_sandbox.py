@@ -15,7 +15,8 @@ from typing import Any, TypeVar, Unpack
 from infra.emulator.lambda_service.function_configuration import FunctionConfiguration
 from infra.emulator.lambda_service.function_process import FunctionProcess
 from infra.emulator.lambda_service.invocation import InvocationOptions
-from infra.emulator.localstack_plugins.streamed_response import STREAMED, as_proxy_response
+from infra.emulator.lambda_service.proxy_responses import STREAM_CONTENT_TYPE
+from infra.emulator.localstack_plugins.streamed_response import as_proxy_response
 
 T = TypeVar("T")
 TASK_ROOT = "/var/task"
@@ -141,7 +142,7 @@ class FunctionSandbox:
         self.process.environment.read_output()
         if invocation.error is not None:
             return Outcome(invocation.error.payload, is_error=True)
-        streamed = invocation.content_type == STREAMED
+        streamed = invocation.content_type == STREAM_CONTENT_TYPE
         return Outcome(as_proxy_response(invocation.body) if streamed else invocation.body, is_error=False)
 
     async def _write(self, line: str) -> None:

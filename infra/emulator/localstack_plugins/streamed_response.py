@@ -1,17 +1,10 @@
-"""Buffered form of a streamed response, for a front door without streaming.
-
-The format: "Lambda proxy integration format for response streaming",
-https://docs.aws.amazon.com/apigateway/latest/developerguide/response-transfer-mode-lambda.html
-"""
+"""Buffered form of a streamed response, for a front door without streaming."""
 
 import base64
 import json
 from typing import Any
 
-STREAMED = "application/vnd.awslambda.http-integration-response"
-"""Content type of a response that begins with its status and headers."""
-
-_DELIMITER = b"\0" * 8
+from infra.emulator.lambda_service.proxy_responses import DELIMITER
 
 
 def as_proxy_response(stream: bytes) -> bytes:
@@ -22,7 +15,7 @@ def as_proxy_response(stream: bytes) -> bytes:
     Args:
         stream: Status and headers as JSON, eight NULs, body.
     """
-    prelude, _, body = stream.partition(_DELIMITER)
+    prelude, _, body = stream.partition(DELIMITER)
     response: dict[str, Any] = json.loads(prelude)
     if cookies := response.pop("cookies", None):
         repeated = response.setdefault("multiValueHeaders", {})
