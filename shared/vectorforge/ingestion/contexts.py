@@ -27,6 +27,11 @@ from vectorforge.tokens import estimate_tokens
 from vectorforge.types import ChunkDraft, Collection, DocumentDraft
 from vectorforge.vendors.resilience import CircuitBreaker
 
+logger = logging.getLogger(__name__)
+
+EstimateCost = Callable[[str, str, int, int], float | None]
+"""US dollars of a provider's model for prompt and completion tokens; None for an unknown price."""
+
 CHUNKS_PER_CALL: Final = 25
 WINDOW_CHARS: Final = 40_000
 """Characters of a document in one prompt, about 50 chunks; a longer document is cut into several, so that
@@ -34,8 +39,12 @@ the cost grows with its length, and no model's context is exceeded."""
 MAX_CONTEXT_CHARS: Final = 300
 CONTEXT_TOKENS: Final = 60
 """Tokens of one context in an answer, JSON included."""
-SHARED_MESSAGES: Final = 2
+_SPARE_TOKENS: Final = 200
+"""Tokens of an answer in addition to the contexts."""
+_SHARED_MESSAGES: Final = 2
 """Messages at the beginning that all calls of a window have."""
+_PARALLEL: Final = 4
+"""Documents of a group whose contexts are written at the same time."""
 
 _INSTRUCTIONS = """\
 You index a document for search. It is cut into passages; each begins at a mark such as [passage 3 {short}]
@@ -51,7 +60,7 @@ Respond with one JSON object and nothing else: {{"contexts": [{{"passage": 3, "c
 _DOCUMENT = "<<<DOCUMENT {mark}>>>\nTitle: {title}\n{text}\n<<<END OF DOCUMENT {mark}>>>"
 _ENTRY = re.compile(r'\{\s*"passage"')
 
-SCHEMA: Final[Mapping[str, Any]] = {
+_SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
     "properties": {
         "contexts": {
@@ -68,6 +77,29 @@ SCHEMA: Final[Mapping[str, Any]] = {
     "additionalProperties": False,
 }
 """Schema of an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextModel:
+    """Language model that writes the contexts of one tenant's chunks."""
+
+    provider: BaseLLMProvider
+    model: str
+    breaker: CircuitBreaker
+    estimate_cost: EstimateCost
+    new_admission: Callable[[], Admission]
+    """Returns the admission of a further call to the tenant's limits."""
+    timeout_s: float = 300.0
+    """Time limit of all calls for one document."""
+
+
+class WrittenContexts(NamedTuple):
+    """Drafts of a document with contexts."""
+
+    draft: DocumentDraft
+    chunks: Sequence[ChunkDraft]
+    """Without the contexts of chunks that are stored already."""
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,49 +167,16 @@ def _shared_messages(title: str | None, text: str, window: Sequence[ChunkDraft])
     # A document cannot contain its own digest, so it cannot imitate the line that ends it.
     mark = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:32]
     short = mark[:6]
-    parts: list[str] = []
-    starts = [*(chunk.start_offset for chunk in window[1:]), end]
-    for chunk, until in zip(window, starts, strict=True):
-        parts.append(f"[passage {chunk.index + 1} {short}]\n{text[chunk.start_offset : until]}")
+    ends = [*(chunk.start_offset for chunk in window[1:]), end]
+    parts = [
+        f"[passage {chunk.index + 1} {short}]\n{text[chunk.start_offset : until]}"
+        for chunk, until in zip(window, ends, strict=True)
+    ]
     document = _DOCUMENT.format(title=title or "", mark=mark, text="\n".join(parts))
     return [
         {"role": "system", "content": _INSTRUCTIONS.format(mark=mark, short=short)},
         {"role": "user", "content": document},
     ]
-
-
-logger = logging.getLogger(__name__)
-
-EstimateCost = Callable[[str, str, int, int], float | None]
-"""US dollars of a provider's model for prompt and completion tokens; None for an unknown price."""
-
-_PARALLEL: Final = 4
-"""Documents of a group whose contexts are written at the same time."""
-_SPARE_TOKENS: Final = 200
-"""Tokens of an answer in addition to the contexts."""
-
-
-@dataclass(frozen=True, slots=True)
-class ContextModel:
-    """Language model that writes the contexts of one tenant's chunks."""
-
-    provider: BaseLLMProvider
-    model: str
-    breaker: CircuitBreaker
-    estimate_cost: EstimateCost
-    new_admission: Callable[[], Admission]
-    """Returns the admission of a further call to the tenant's limits."""
-    timeout_s: float = 300.0
-    """Time limit of all calls for one document."""
-
-
-class WrittenContexts(NamedTuple):
-    """Drafts of a document with contexts."""
-
-    draft: DocumentDraft
-    chunks: Sequence[ChunkDraft]
-    """Without the contexts of chunks that are stored already."""
-    warnings: tuple[str, ...] = ()
 
 
 class ContextWriter:
@@ -267,14 +266,14 @@ class ContextWriter:
 
 async def _answer(model: ContextModel, call: ContextCall, deadline: Deadline) -> str:
     """Call the model, within the tenant's limits."""
-    name, most = model.provider.name, answer_tokens(call)
+    name, most = model.provider.name, 2 * CONTEXT_TOKENS * len(call.chunks) + _SPARE_TOKENS
     prompt_tokens = await asyncio.to_thread(prompt_size, call, model.model)
     config = LLMRequestConfig(
         model.model,
         temperature=0.0,
         max_tokens=most,
-        response_schema=SCHEMA,
-        shared_messages=SHARED_MESSAGES,
+        response_schema=_SCHEMA,
+        shared_messages=_SHARED_MESSAGES,
     )
     cost_usd = model.estimate_cost(name, model.model, prompt_tokens, most)
     claim = Claim(requests=0, tokens=prompt_tokens + most, cost_usd=cost_usd or 0.0, field="documents")
@@ -293,8 +292,3 @@ async def _answer(model: ContextModel, call: ContextCall, deadline: Deadline) ->
 def prompt_size(call: ContextCall, model: str) -> int:
     """Return the tokens of a call's prompt."""
     return sum(estimate_tokens(message["content"], model) for message in call.messages)
-
-
-def answer_tokens(call: ContextCall) -> int:
-    """Return the longest answer to a call in tokens."""
-    return 2 * CONTEXT_TOKENS * len(call.chunks) + _SPARE_TOKENS
