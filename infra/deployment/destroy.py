@@ -63,11 +63,10 @@ def _delete(cdk: Cdk, stage: StageSettings, session: Any) -> None:
 
 def _stacks(session: Any, stage: StageSettings) -> Iterator[str]:
     pages = session.client("cloudformation").get_paginator("describe_stacks").paginate()
-    for page in pages:
-        for stack in page["Stacks"]:
-            name = str(stack["StackName"])
-            if name.startswith(f"VectorForge-{stage.stage}-") and stack["StackStatus"] != _GONE:
-                yield name
+    for stack in pages.search("Stacks[]"):
+        name = str(stack["StackName"])
+        if name.startswith(f"VectorForge-{stage.stage}-") and stack["StackStatus"] != _GONE:
+            yield name
 
 
 def _confirm(stage: StageSettings, stacks: Sequence[str]) -> None:
@@ -105,12 +104,10 @@ def _owned_buckets(session: Any, stage: StageSettings) -> Iterator[str]:
     for stack in _stacks(session, stage):
         template = cloudformation.get_template(StackName=stack)["TemplateBody"]["Resources"]
         pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack)
-        for resource in (found for page in pages for found in page["StackResourceSummaries"]):
-            owned = (
-                template.get(resource["LogicalResourceId"], {}).get("DeletionPolicy", "Delete") == "Delete"
-            )
+        for resource in pages.search("StackResourceSummaries[]"):
+            policy = template.get(resource["LogicalResourceId"], {}).get("DeletionPolicy", "Delete")
             is_bucket = resource["ResourceType"] == "AWS::S3::Bucket"
-            if is_bucket and owned and resource["ResourceStatus"] != _GONE:
+            if is_bucket and policy == "Delete" and resource["ResourceStatus"] != _GONE:
                 yield str(resource["PhysicalResourceId"])
 
 

@@ -36,10 +36,9 @@ def _snapshots(session: Any, stage: StageSettings, where: str) -> Iterator[tuple
     ):
         pages = rds.get_paginator(f"describe_{word.replace('-', '_')}_snapshots")
         ours = {f"{owner}Identifier": stage.prefix}
-        for page in pages.paginate(**ours, SnapshotType="manual"):
-            for snapshot in page[f"{key}s"]:
-                command = f"aws rds delete-{word}-snapshot {where} --{word}-snapshot-identifier"
-                yield what.format(**snapshot), f"{command} {snapshot[f'{key}Identifier']}"
+        for snapshot in pages.paginate(**ours, SnapshotType="manual").search(f"{key}s[]"):
+            command = f"aws rds delete-{word}-snapshot {where} --{word}-snapshot-identifier"
+            yield what.format(**snapshot), f"{command} {snapshot[f'{key}Identifier']}"
 
 
 def _vaults(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:
@@ -47,7 +46,7 @@ def _vaults(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[st
     backup = session.client("backup")
     ours = re.compile(rf"{stage.prefix}-[0-9a-f]+")
     pages = backup.get_paginator("list_backup_vaults").paginate()
-    for vault in (found for page in pages for found in page["BackupVaultList"]):
+    for vault in pages.search("BackupVaultList[]"):
         name = vault["BackupVaultName"]
         if not ours.fullmatch(name):
             continue
@@ -65,12 +64,9 @@ def _vaults(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[st
 
 def _buckets(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:
     """Yield buckets; CloudFormation derives their names from stack and construct, in lower case."""
-    pages = (
-        session.client("s3")
-        .get_paginator("list_buckets")
-        .paginate(Prefix=f"{stage.prefix}-", BucketRegion=session.region_name)
-    )
-    for bucket in (found for page in pages for found in page["Buckets"]):
+    buckets = session.client("s3").get_paginator("list_buckets")
+    pages = buckets.paginate(Prefix=f"{stage.prefix}-", BucketRegion=session.region_name)
+    for bucket in pages.search("Buckets[]"):
         if bucket["Name"].startswith((f"{stage.prefix}-app-", f"{stage.prefix}-data-")):
             yield "Bucket with its objects", f"aws s3 rb {where} --force s3://{bucket['Name']}"
 
@@ -91,24 +87,17 @@ def _secret(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[st
 
 def _queues(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:
     pages = session.client("sqs").get_paginator("list_queues").paginate(QueueNamePrefix=f"{stage.prefix}-")
-    for url in (found for page in pages for found in page.get("QueueUrls", [])):
+    for url in filter(None, pages.search("QueueUrls[]")):  # an account without queues has no list
         yield "Queue with its messages", f"aws sqs delete-queue {where} --queue-url {url}"
 
 
 def _log_groups(session: Any, stage: StageSettings, where: str) -> Iterator[tuple[str, str]]:
     logs = session.client("logs")
     ours = re.compile(rf"VectorForge-{stage.stage}-.*|(.*/)?{stage.prefix}([-/].*)?")
-    found = [
-        group
-        for page in logs.get_paginator("describe_log_groups").paginate()
-        for group in page["logGroups"]
-        if ours.fullmatch(group["logGroupName"]) or _is_of_our_api(logs, stage, group)
-    ]
-    for group in found:
-        yield (
-            "Log group",
-            f"aws logs delete-log-group {where} --log-group-name '{group['logGroupName']}'",
-        )
+    for group in logs.get_paginator("describe_log_groups").paginate().search("logGroups[]"):
+        name = str(group["logGroupName"])
+        if ours.fullmatch(name) or _is_of_our_api(logs, stage, group):
+            yield "Log group", f"aws logs delete-log-group {where} --log-group-name '{name}'"
 
 
 def _is_of_our_api(logs: Any, stage: StageSettings, group: Mapping[str, Any]) -> bool:
@@ -123,8 +112,7 @@ def _is_of_our_api(logs: Any, stage: StageSettings, group: Mapping[str, Any]) ->
 def _log_role(session: Any, stage: StageSettings) -> Iterator[tuple[str, str]]:
     """Yield the role for API Gateway's logs, on which other APIs may rely (infra/front_doors/rest_api.py)."""
     iam = session.client("iam")
-    pages = iam.get_paginator("list_roles").paginate()
-    for role in (found for page in pages for found in page["Roles"]):
+    for role in iam.get_paginator("list_roles").paginate().search("Roles[]"):
         name = role["RoleName"]
         if not name.startswith(f"VectorForge-{stage.stage}-App-RestApiLogRole"):
             continue

@@ -31,17 +31,12 @@ def deployed_resources(clients: AwsClients, stage: str) -> Deployed:
     """Return the stacks ``VectorForge-<stage>-*`` of the region."""
     cloudformation = clients.get("cloudformation")
     found: Deployed = {}
-    for page in cloudformation.get_paginator("describe_stacks").paginate():
-        for stack in page["Stacks"]:
-            name, status = str(stack["StackName"]), str(stack["StackStatus"])
-            if name.startswith(f"VectorForge-{stage}-") and status != "DELETE_COMPLETE":
-                pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=name)
-                counted = Counter(
-                    str(resource["ResourceType"])
-                    for resources in pages
-                    for resource in resources["StackResourceSummaries"]
-                )
-                found[name] = DeployedStack(status, counted)
+    for stack in cloudformation.get_paginator("describe_stacks").paginate().search("Stacks[]"):
+        name, status = str(stack["StackName"]), str(stack["StackStatus"])
+        if name.startswith(f"VectorForge-{stage}-") and status != "DELETE_COMPLETE":
+            pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=name)
+            counted = Counter(pages.search("StackResourceSummaries[].ResourceType"))
+            found[name] = DeployedStack(status, counted)
     return found
 
 

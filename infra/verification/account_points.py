@@ -1,7 +1,6 @@
 """Points that operators see: configuration of functions, egress, metrics, alarms, logs, restore tests."""
 
 import json
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -67,8 +66,17 @@ def _runtime_updates(stage: DeployedStage) -> str:
 def _pinned(stage: DeployedStage) -> str:
     if not stage.settings.database.proxy:
         raise PointSkippedError("the stage has no RDS Proxy")
-    points = _statistics(stage, "AWS/RDS", "DatabaseConnectionsCurrentlySessionPinned", "Maximum",
-                         {"ProxyName": stage.settings.prefix})  # fmt: skip
+    now = datetime.now(UTC)
+    found = stage.aws("cloudwatch").get_metric_statistics(
+        Namespace="AWS/RDS",
+        MetricName="DatabaseConnectionsCurrentlySessionPinned",
+        Dimensions=[{"Name": "ProxyName", "Value": stage.settings.prefix}],
+        StartTime=now - timedelta(hours=1),
+        EndTime=now,
+        Period=60,
+        Statistics=["Maximum"],
+    )
+    points = [point["Maximum"] for point in found["Datapoints"]]
     if not points:
         raise PointSkippedError("the proxy has not reported in the last hour: query, wait, and repeat")
     worst = max(points)
@@ -81,17 +89,18 @@ def _metrics(stage: DeployedStage) -> str:
         stage.aws("cloudwatch")
         .get_paginator("list_metrics")
         .paginate(
-            Namespace=stage.settings.metrics_namespace,
-            Dimensions=[{"Name": "service", "Value": "query"}],
+            Namespace=stage.settings.metrics_namespace, Dimensions=[{"Name": "service", "Value": "query"}]
         )
     )
-    names = {metric["MetricName"] for page in pages for metric in page["Metrics"]}
+    names = set(pages.search("Metrics[].MetricName"))
     require(len(names) >= _QUERY_METRICS, f"only {len(names)} metrics of the query function: {sorted(names)}")
     return f"{len(names)} metrics of the query function"
 
 
 def _alarms(stage: DeployedStage) -> str:
-    alarms = list(_all_alarms(stage))
+    pages = stage.aws("cloudwatch").get_paginator("describe_alarms")
+    found = pages.paginate(AlarmNamePrefix=f"{stage.settings.prefix}-")
+    alarms = list(found.search("MetricAlarms[]"))
     ringing = sorted(alarm["AlarmName"] for alarm in alarms if alarm["StateValue"] == "ALARM")
     require(alarms, "there is no alarm")
     require(not ringing, f"firing: {', '.join(ringing)}")
@@ -120,8 +129,9 @@ def _log_retention(stage: DeployedStage) -> str:
     groups = [
         group
         for service in ("lambda/{}-", "rds/instance/{}/", "rds/cluster/{}/", "rds/proxy/{}")
-        for page in paginator.paginate(logGroupNamePrefix=f"/aws/{service.format(names)}")
-        for group in page["logGroups"]
+        for group in paginator.paginate(logGroupNamePrefix=f"/aws/{service.format(names)}").search(
+            "logGroups[]"
+        )
     ]
     endless = [group["logGroupName"] for group in groups if "retentionInDays" not in group]
     require(groups, "there are no log groups")
@@ -211,32 +221,6 @@ def _restore_test(stage: DeployedStage) -> str:
     require(found["events"], f"the database restored on {began:%Y-%m-%d} was not read")
     line: str = json.loads(found["events"][-1]["message"])["message"]
     return f"restored on {began:%Y-%m-%d}. {line}"
-
-
-def _statistics(
-    stage: DeployedStage, namespace: str, name: str, statistic: str, dimensions: dict[str, str]
-) -> list[float]:
-    now = datetime.now(UTC)
-    found = stage.aws("cloudwatch").get_metric_statistics(
-        Namespace=namespace,
-        MetricName=name,
-        Dimensions=[{"Name": key, "Value": value} for key, value in dimensions.items()],
-        StartTime=now - timedelta(hours=1),
-        EndTime=now,
-        Period=60,
-        Statistics=[statistic],
-    )
-    return [point[statistic] for point in found["Datapoints"]]
-
-
-def _all_alarms(stage: DeployedStage) -> Iterable[dict[str, Any]]:
-    pages = (
-        stage.aws("cloudwatch")
-        .get_paginator("describe_alarms")
-        .paginate(AlarmNamePrefix=f"{stage.settings.prefix}-")
-    )
-    for page in pages:
-        yield from page["MetricAlarms"]
 
 
 ACCOUNT_POINTS: Final = (
