@@ -13,6 +13,7 @@ from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 from constructs import IConstruct
 
 from infra.constructs.bedrock import named_models
+from infra.front_doors.rest_api import PUBLIC_PATHS
 from infra.stage_settings import StageSettings
 
 _ARN_OF = re.compile(r"<([^<>]+)\.Arn>")
@@ -24,11 +25,8 @@ _FUNCTION_ROLES = tuple(f"{path}/Role" for path in _FUNCTION_PATHS)
 _FUNCTIONS = tuple(f"{path}/Function" for path in _FUNCTION_PATHS)
 _QUEUES = ("App/QueryLog/Records", "App/Ingestion/Jobs")
 _API = "App/RestApi/Api/Default"
-_PUBLIC = tuple(
-    f"{_API}{path}/{method}"
-    for path in ("", "/health", "/openapi.json", "/statistics", "/source", "/docs")
-    for method in ("GET", "HEAD")
-)
+_PUBLIC_PATHS = tuple(path.rstrip("/") for path in PUBLIC_PATHS)
+_PUBLIC = tuple(f"{_API}{path}/{method}" for path in _PUBLIC_PATHS for method in ("GET", "HEAD"))
 _EXECUTIONS = "Resource::arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>:execution"
 
 
@@ -208,10 +206,7 @@ ACKNOWLEDGED = (
     ),
     Acknowledged(
         "AwsSolutions-APIG4",
-        tuple(
-            f"{_API}{path}/OPTIONS"
-            for path in ("", "/health", "/openapi.json", "/statistics", "/source", "/docs", "/{proxy+}")
-        ),
+        tuple(f"{_API}{path}/OPTIONS" for path in (*_PUBLIC_PATHS, "/{proxy+}")),
         "Browsers send preflights without a credential; limited in rate, and without data of any tenant.",
         when=lambda stage: bool(stage.cors_origins),
     ),

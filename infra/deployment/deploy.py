@@ -54,7 +54,11 @@ def deploy(cdk: Cdk, stage: StageSettings, *, approved: bool, checked: bool, key
         sys.stdout.write("\n".join([*report(cdk.assembly, outputs), ""]))
         if key is not None and not _has_key(cdk, stage):
             _store_key(cdk, stage, key)
-        _demand_key(cdk, stage)
+        if not _has_key(cdk, stage):
+            raise DeploymentError(
+                f"The data stack is deployed. The functions of {stage.stage} need a key of OpenAI: store it "
+                f"in {stage.provider_secret} with the command above, then run `make deploy` again."
+            )
     cdk.run("deploy", *names, *arguments, "--outputs-file", str(outputs))
     sys.stdout.write(
         "\n".join(["", f"The stage {stage.stage} is deployed.", *report(cdk.assembly, outputs), ""])
@@ -100,14 +104,11 @@ def _needs_key(stage: StageSettings) -> bool:
 
 def _has_key(cdk: Cdk, stage: StageSettings) -> bool:
     """Return whether the stage's secret holds a key of OpenAI; the key itself is discarded."""
-    import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
     name = stage.provider_secret
     try:
-        session = boto3.session.Session(region_name=cdk.environment.get("AWS_REGION"))
-        found = session.client("secretsmanager").get_secret_value(SecretId=name)
-        secret = json.loads(found["SecretString"])
+        secret = json.loads(_secrets_manager(cdk).get_secret_value(SecretId=name)["SecretString"])
     except ClientError as exc:
         code = exc.response["Error"]["Code"]
         if code == "ResourceNotFoundException":
@@ -119,23 +120,19 @@ def _has_key(cdk: Cdk, stage: StageSettings) -> bool:
 
 
 def _store_key(cdk: Cdk, stage: StageSettings, key: str) -> None:
-    import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
     name, value = stage.provider_secret, json.dumps({"openai_api_key": key})
     try:
-        session = boto3.session.Session(region_name=cdk.environment.get("AWS_REGION"))
-        session.client("secretsmanager").put_secret_value(SecretId=name, SecretString=value)
+        _secrets_manager(cdk).put_secret_value(SecretId=name, SecretString=value)
     except (BotoCoreError, ClientError) as exc:
         raise DeploymentError(f"{name} cannot be written ({type(exc).__name__}).") from None
 
 
-def _demand_key(cdk: Cdk, stage: StageSettings) -> None:
-    if not _has_key(cdk, stage):
-        raise DeploymentError(
-            f"The data stack is deployed. The functions of {stage.stage} need a key of OpenAI: store it in "
-            f"{stage.provider_secret} with the command above, then run `make deploy` again."
-        )
+def _secrets_manager(cdk: Cdk) -> Any:
+    import boto3
+
+    return boto3.session.Session(region_name=cdk.environment.get("AWS_REGION")).client("secretsmanager")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,24 +9,14 @@ from vectorforge.local.account import Account
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Files in a folder."""
+    """Files of a server and its clients."""
 
-    folder: Path
-
-    @property
-    def root(self) -> Path:
-        """Root certificate for clients."""
-        return self.folder / "root.pem"
-
-    @property
-    def certificate(self) -> Path:
-        """Certificate of the server, for localhost and 127.0.0.1."""
-        return self.folder / "server.pem"
-
-    @property
-    def key(self) -> Path:
-        """Private key of the server."""
-        return self.folder / "server.key"
+    root: Path
+    """Root certificate for clients."""
+    certificate: Path
+    """Certificate of the server, for localhost and 127.0.0.1."""
+    key: Path
+    """Private key of the server."""
 
 
 def make_certificates(folder: Path, account: Account) -> Certificates:
@@ -38,7 +28,7 @@ def make_certificates(folder: Path, account: Account) -> Certificates:
     """
     import trustme
 
-    files = Certificates(folder)
+    files = Certificates(folder / "root.pem", folder / "server.pem", folder / "server.key")
     if files.key.exists():
         return files
     authority = trustme.CA()
