@@ -19,7 +19,7 @@ IPV6_SOURCES: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Host with IPv6 addresses -> source."""
 
-_AWS_DUAL_STACK = ".api.aws"
+AWS_DUAL_STACK = ".api.aws"
 """AWS's dual-stack hosts: https://docs.aws.amazon.com/sdkref/latest/guide/feature-endpoints.html."""
 
 _HOSTS: Final = MappingProxyType(
@@ -50,7 +50,7 @@ def vendor_hosts(environment: Mapping[str, str]) -> list[str]:
 
     Providers default to OpenAI, as in ``infra.data.provider_keys``. Keys in the secret are not known here.
     """
-    found = {host for provider in _providers(environment) for host in _hosts_of(provider, environment)}
+    found = {host for provider in _providers(environment) for host in hosts_of(provider, environment)}
     for value in environment.values():
         if value.startswith(("https://", "http://")) and (host := urlsplit(value).hostname):
             found.add(host)
@@ -62,7 +62,7 @@ def without_known_ipv6(environment: Mapping[str, str]) -> list[str]:
     return [
         host
         for host in vendor_hosts(environment)
-        if host not in IPV6_SOURCES and not host.endswith(_AWS_DUAL_STACK)
+        if host not in IPV6_SOURCES and not host.endswith(AWS_DUAL_STACK)
     ]
 
 
@@ -77,7 +77,8 @@ def _providers(environment: Mapping[str, str]) -> Iterator[str]:
         yield str(fallback).partition(":")[0]
 
 
-def _hosts_of(provider: str, environment: Mapping[str, str]) -> Iterator[str]:
+def hosts_of(provider: str, environment: Mapping[str, object]) -> Iterator[str]:
+    """Yield a provider's own host, unless the settings name another or it has none."""
     if provider == "anthropic" and "VECTORFORGE_VERTEX_PROJECT" in environment:
         yield _VERTEX
     elif provider in _HOSTS and not _ELSEWHERE[provider] & environment.keys():

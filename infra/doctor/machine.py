@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from infra.doctor.assembly import Assembly
 from infra.doctor.report import Check
+from infra.vendor_addresses import AWS_DUAL_STACK, hosts_of
 
 _LEAST_NODE = 20  # "engines" of aws-cdk-lib 2.275, which runs in Node also when Python calls it
 _SUPPORTED_NODE = 22  # https://nodejs.org/en/about/previous-releases
@@ -100,13 +101,6 @@ def _compiled(folder: Path, version: str) -> bool:
 
 _VENDORS = {"api.openai.com": "OpenAI", "api.anthropic.com": "Anthropic"}
 """Default hosts; the keys in the deployed secret are unknown here."""
-_DEFAULTS = {"openai": "api.openai.com", "anthropic": "api.anthropic.com"}
-"""Host of each provider without a base URL."""
-_ELSEWHERE = {
-    "openai": {"VECTORFORGE_OPENAI_BASE_URL", "VECTORFORGE_AZURE_OPENAI_ENDPOINT"},
-    "anthropic": {"VECTORFORGE_ANTHROPIC_BASE_URL", "VECTORFORGE_VERTEX_PROJECT"},
-}
-"""Settings that replace that host."""
 
 Found = Literal["ipv6", "ipv4", "unknown"]
 
@@ -144,9 +138,10 @@ def _configured_hosts(assembly: Assembly) -> Iterator[tuple[str, str]]:
     for function in assembly.of_type("AWS::Lambda::Function"):
         variables = function.get("Environment", {}).get("Variables", {})
         for kind in ("EMBEDDING", "LLM"):
-            provider = variables.get(setting := f"VECTORFORGE_DEFAULT_{kind}_PROVIDER")
-            if provider in _DEFAULTS and not _ELSEWHERE[provider] & variables.keys():
-                yield _DEFAULTS[provider], setting
+            provider = variables.get(setting := f"VECTORFORGE_DEFAULT_{kind}_PROVIDER", "")
+            for own in hosts_of(provider, variables):
+                if not own.endswith(AWS_DUAL_STACK):  # with IPv6 in every region
+                    yield own, setting
         for name, value in variables.items():
             if name.endswith(("_BASE_URL", "_ENDPOINT")) and isinstance(value, str):
                 try:

@@ -24,6 +24,7 @@ def assembly(**variables: str) -> Assembly:
     [
         ({"VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER": "openai"}, "api.openai.com", "EMBEDDING_PROVIDER"),
         ({"VECTORFORGE_DEFAULT_LLM_PROVIDER": "anthropic"}, "api.anthropic.com", "LLM_PROVIDER"),
+        ({"VECTORFORGE_DEFAULT_LLM_PROVIDER": "cohere"}, "api.cohere.com", "LLM_PROVIDER"),
         ({}, "api.openai.com", "OpenAI"),
         (
             {
