@@ -23,11 +23,11 @@ from infra.emulator.deployment.emulated_account import Deployed, EmulatedAccount
 from infra.emulator.deployment.localstack import (
     HEALTH_PATH,
     MODULE_WITH_PLUGINS,
-    FunctionProcesses,
     install_localstack,
     install_plugins,
     localstack_variables,
 )
+from infra.emulator.localstack_plugins.settings import Settings
 from vectorforge.config import VectorForgeConfig
 from vectorforge.embedding.providers.minilm import DIMENSION
 from vectorforge.errors import ConfigurationError
@@ -190,15 +190,13 @@ class LocalDeployment:
         state = self.folder / "emulator"
         shutil.rmtree(state, ignore_errors=True)
         (state / "tmp").mkdir(parents=True)
-        functions = FunctionProcesses(
-            install_plugins(self.folder / "plugins"), self.logs, dict.fromkeys(ROOTS, str(roots))
-        )
+        plugins = install_plugins(self.folder / "plugins")
+        functions = Settings(logs=self.logs, mounts=dict.fromkeys(ROOTS, str(roots)))
         environment = {
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": str(state),
             "TMPDIR": str(state / "tmp"),
-            **localstack_variables(port, state, REGION),
-            **functions.variables(),
+            **localstack_variables(port, state, REGION, plugins=plugins, functions=functions),
         }
         log = self.logs / f"{_EMULATOR}.log"
         command = [str(python), "-m", MODULE_WITH_PLUGINS]

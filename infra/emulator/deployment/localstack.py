@@ -1,22 +1,19 @@
 """LocalStack without Docker and without a license: installation, settings, and our plug-ins."""
 
 import fcntl
-import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.emulator.localstack_plugins import settings as plugin_settings
+from infra.emulator.localstack_plugins.settings import Settings
 from vectorforge.errors import ConfigurationError
 
 LOCALSTACK_VERSION = "4.13.1"
 """The last version that runs on Python 3.11 without Docker and without a license."""
 MODULE_WITH_PLUGINS = "infra.emulator.localstack_plugins.start"
-"""Module with the plug-ins; needs ``FunctionProcesses.variables``."""
+"""Module with the plug-ins; needs ``localstack_variables``."""
 HEALTH_PATH = "/_localstack/health"
 
 _AS_OF = "2026-02-20"
@@ -35,39 +32,17 @@ _LONGEST_POLL_PAUSE_S = 1  # of an event source whose queue is empty; LocalStack
 _INIT_TIMEOUT_S = 60  # AWS gives 10 s, on a machine that does nothing else
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionProcesses:
-    """Settings of the plug-in that runs functions as processes."""
-
-    plugins: Path
-    """Folder of ``install_plugins``."""
-    logs: Path
-    """Folder with one log for each function."""
-    mounts: Mapping[str, str] = field(default_factory=dict)
-    """Files of this machine by the path that a function reads."""
-    python: str = sys.executable
-    """Interpreter of the version that the functions are bundled for."""
-
-    def variables(self) -> dict[str, str]:
-        """Return the variables of LocalStack's process."""
-        return {
-            "PYTHONPATH": str(self.plugins),
-            "LAMBDA_RUNTIME_EXECUTOR": "process",
-            "LAMBDA_RUNTIME_ENVIRONMENT_TIMEOUT": str(_INIT_TIMEOUT_S),
-            "LAMBDA_EVENT_SOURCE_MAPPING_MAX_BACKOFF_ON_EMPTY_POLL_SEC": str(_LONGEST_POLL_PAUSE_S),
-            plugin_settings.PYTHON: self.python,
-            plugin_settings.LOGS: str(self.logs),
-            plugin_settings.MOUNTS: json.dumps(dict(self.mounts)),
-        }
-
-
-def localstack_variables(port: int, state: Path, region: str) -> dict[str, str]:
-    """Return the settings of LocalStack.
+def localstack_variables(
+    port: int, state: Path, region: str, *, plugins: Path, functions: Settings
+) -> dict[str, str]:
+    """Return the variables of LocalStack's process.
 
     Args:
         port: Port of 127.0.0.1.
         state: Folder of its state.
         region: Region of its own calls.
+        plugins: Folder of ``install_plugins``.
+        functions: Settings of the plug-in that runs functions as processes.
     """
     return {
         "GATEWAY_LISTEN": f"127.0.0.1:{port}",
@@ -81,6 +56,11 @@ def localstack_variables(port: int, state: Path, region: str) -> dict[str, str]:
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_DEFAULT_REGION": region,
+        "PYTHONPATH": str(plugins),
+        "LAMBDA_RUNTIME_EXECUTOR": "process",
+        "LAMBDA_RUNTIME_ENVIRONMENT_TIMEOUT": str(_INIT_TIMEOUT_S),
+        "LAMBDA_EVENT_SOURCE_MAPPING_MAX_BACKOFF_ON_EMPTY_POLL_SEC": str(_LONGEST_POLL_PAUSE_S),
+        **functions.variables(),
     }
 
 

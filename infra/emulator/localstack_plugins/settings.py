@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PYTHON = "PROCESS_EXECUTOR_PYTHON"
-LOGS = "PROCESS_EXECUTOR_LOGS"
-MOUNTS = "PROCESS_EXECUTOR_MOUNTS"
+_PYTHON = "PROCESS_EXECUTOR_PYTHON"
+_LOGS = "PROCESS_EXECUTOR_LOGS"
+_MOUNTS = "PROCESS_EXECUTOR_MOUNTS"
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,14 @@ class Settings:
     @classmethod
     def from_environment(cls) -> "Settings":
         """Read the settings."""
-        logs = os.environ.get(LOGS)
+        logs = os.environ.get(_LOGS)
         return cls(
-            python=os.environ.get(PYTHON, sys.executable),
+            python=os.environ.get(_PYTHON, sys.executable),
             logs=Path(logs) if logs else None,
-            mounts=json.loads(os.environ.get(MOUNTS, "{}")),
+            mounts=json.loads(os.environ.get(_MOUNTS, "{}")),
         )
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables that ``from_environment`` reads."""
+        logs = {_LOGS: str(self.logs)} if self.logs else {}
+        return {_PYTHON: self.python, _MOUNTS: json.dumps(dict(self.mounts)), **logs}
