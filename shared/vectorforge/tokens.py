@@ -55,7 +55,8 @@ def estimate_tokens(
     """
     if sample_chars is not None and len(text) > sample_chars:
         return estimate_tokens(text[:sample_chars], model, may_load=may_load) * len(text) // sample_chars
-    encoding = _encoding(model) if may_load else next(iter(_loaded.values()), None)
+    # a copy, since another thread may load a table meanwhile
+    encoding = _encoding(model) if may_load else next(iter(list(_loaded.values())), None)
     if encoding is None:
         return len(text) // 4
     return len(encoding.encode_ordinary(text))

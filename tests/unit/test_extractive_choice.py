@@ -72,6 +72,11 @@ async def test_lead_in_is_quoted_with_the_first_items_of_a_long_list() -> None:
     assert 4 <= len(items) <= 6
 
 
+async def test_word_of_another_language_matches_its_forms() -> None:
+    text = "Die Mannschaft spielte in Bonn. Der Verteidiger der Mannschaft stammt aus Kiel."
+    assert (await answer("Wer war in der Mannschaft Verteidigung?", text)).startswith("Der Verteidiger")
+
+
 async def test_repeated_sentence_is_quoted_from_the_source_about_the_query() -> None:
     kettle, toaster = (f"## {name}\n\nThe guarantee lasts two years." for name in ("Kettle", "Toaster"))
     assert "[Source 2]" in await answer("How long is the guarantee of the toaster?", kettle, toaster)
