@@ -61,7 +61,7 @@ def test_doctor_without_database_creates_none(vectorforge: CommandLine) -> None:
 
 
 def test_doctor_lists_providers_and_unknown_variables(vectorforge: CommandLine) -> None:
-    done = vectorforge.process(
+    done = vectorforge(
         "doctor",
         "--json",
         "--data-dir",
@@ -87,9 +87,7 @@ def test_doctor_lists_providers_and_unknown_variables(vectorforge: CommandLine) 
 
 
 def test_unknown_variable_is_reported_by_commands(vectorforge: CommandLine) -> None:
-    done = vectorforge.process(
-        "collections", "list", VECTORFORGE_EMBEDDING_PROVIDER="openai", VECTORFORGE_FOO="1"
-    )
+    done = vectorforge("collections", "list", VECTORFORGE_EMBEDDING_PROVIDER="openai", VECTORFORGE_FOO="1")
     assert "VECTORFORGE_EMBEDDING_PROVIDER is not a setting and is ignored. Did you mean" in done.stderr
     assert "VECTORFORGE_FOO is not a setting and is ignored. See docs/operate/" in done.stderr
 
@@ -109,7 +107,7 @@ def test_unreachable_database_exits_with_host_and_reason(
 ) -> None:
     url = f"postgresql://app:s3cret@{host}:1/db"
     settings = {"VECTORFORGE_DATABASE_URL": url, "VECTORFORGE_MIGRATOR_DATABASE_URL": url}
-    done = vectorforge.process(*command.split(), code=3, **settings)
+    done = vectorforge(*command.split(), code=3, **settings)
     assert done.stderr == (
         f"error: The database cannot be reached: {reason}. The database URL names {host}, port 1.\n"
     )
@@ -170,7 +168,7 @@ def test_doctor_names_the_setting_to_correct(
 ) -> None:
     folder = {"VECTORFORGE_DATA_DIR": str(vectorforge.folder / "nowhere")}
     code = int(status == "fail")
-    done = vectorforge.process("doctor", "--json", code=code, **{**folder, **variables})
+    done = vectorforge("doctor", "--json", code=code, **{**folder, **variables})
     [check] = [one for one in json.loads(done.stdout)["checks"] if one["name"] == name]
     assert check["status"] == status
     assert detail in check["detail"]
