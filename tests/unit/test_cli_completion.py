@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from vectorforge.cli.app import run
+
 BIN = Path(sys.executable).parent
 ENVIRONMENT = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "TERM": "dumb"}
 
@@ -44,10 +46,8 @@ def read_until(terminal: int, text: str) -> str:
 @pytest.mark.parametrize(
     ("typed", "completed"),
     [
-        ("vectorforge collec", "collections "),
         ("vectorforge collections sho", "show "),
         ("vectorforge ask Why --collec", "--collection "),
-        ("vectorforge completion fi", "fish "),
         ("vectorforge search x --mode lex", "lexical "),
     ],
 )
@@ -57,11 +57,24 @@ def test_bash_completes_commands_options_and_values(bash: int, typed: str, compl
     os.write(bash, b"\x15")  # Ctrl-U: the next test begins an empty line
 
 
+@pytest.mark.parametrize(
+    ("words", "completed"), [("vectorforge collec", "collections"), ("vectorforge completion fi", "fish")]
+)
+def test_command_and_argument_are_completed(
+    words: str, completed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_VECTORFORGE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+    with pytest.raises(SystemExit, match=r"^0$"):
+        run([])
+    assert capsys.readouterr().out.split() == [completed]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_script_is_valid_in_its_shell(shell: str, tmp_path: Path) -> None:
-    script = subprocess.run(
-        ["vectorforge", "completion", shell], env=ENVIRONMENT, capture_output=True, text=True, check=True
-    ).stdout
+def test_script_is_valid_in_its_shell(shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["completion", shell]) == 0
+    script = capsys.readouterr().out
     assert "_VECTORFORGE_COMPLETE=complete_" + shell in script
     if (program := shutil.which(shell)) is None:
         pytest.skip(f"{shell} is not installed")
@@ -69,9 +82,6 @@ def test_script_is_valid_in_its_shell(shell: str, tmp_path: Path) -> None:
     subprocess.run([program, "-n", tmp_path / "script"], check=True)
 
 
-def test_unknown_shell_is_a_usage_error() -> None:
-    done = subprocess.run(
-        ["vectorforge", "completion", "csh"], env=ENVIRONMENT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert "'bash', 'zsh', 'fish'" in done.stderr
+def test_unknown_shell_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["completion", "csh"]) == 2
+    assert "'bash', 'zsh', 'fish'" in capsys.readouterr().err
