@@ -1,4 +1,4 @@
-"""The migrate function in a separate process, and the stack that waits for its responses."""
+"""The migrate function, most often in a separate process, and the stack that waits for its responses."""
 
 import asyncio
 import json
@@ -11,7 +11,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
 from psycopg.conninfo import conninfo_to_dict
+
+from tests.support.aws.lambda_context import LambdaContext
+from vectorforge.aws.handlers.migrate import MigrateFunction
 
 ROOT = Path(__file__).parents[2]
 SIGNED = "?X-Amz-Signature=canary-signature"
@@ -107,3 +111,21 @@ async def invoke(
     assert process.returncode == 0, err.decode()
     answers = [line.removeprefix(b"ANSWER ") for line in out.splitlines() if line.startswith(b"ANSWER ")]
     return [json.loads(answer) for answer in answers], out.decode() + err.decode()
+
+
+async def fail_in_process(
+    environment: dict[str, str], stack: Stack, capfd: pytest.CaptureFixture[str]
+) -> tuple[str, str]:
+    """Let the creation of a stack fail in this process; return the reason, and all output."""
+    stack.answers.clear()
+    capfd.readouterr()
+    request = stack.request("migrate_cloudformation_create")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        # Raising would make Lambda retry.
+        assert await asyncio.to_thread(MigrateFunction(), request, LambdaContext(remaining_ms=30_000)) is None
+    [answer] = stack.answers
+    assert answer["Status"] == "FAILED"
+    printed = capfd.readouterr()
+    return answer["Reason"], printed.out + printed.err + str(answer)

@@ -13,7 +13,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from trustme import CA
 
-from tests.functions.migrate_process import Stack, event, invoke
+from tests.functions.migrate_process import Stack, event, fail_in_process, invoke
 from tests.support.aws.fake_aws_faults import FaultyAws
 from tests.support.aws.fake_rds import FakeRds, keys_in
 from tests.support.aws.lambda_context import LambdaContext
@@ -177,8 +177,11 @@ async def test_rotated_password_is_read_again(rds: Rds, monkeypatch: pytest.Monk
     assert [login.password for login in rds.endpoint.logins] == [FIRST, SECOND]
 
 
-async def test_login_error_reason_hides_secret(rds: Rds, stack: Stack) -> None:
+async def test_login_error_reason_hides_secret(
+    rds: Rds, stack: Stack, capfd: pytest.CaptureFixture[str]
+) -> None:
     secret: Mapping[str, object]
+    change: dict[str, str]
     for secret, change, reason in (
         (
             {"username": MASTER, "password": SECOND},
@@ -203,14 +206,10 @@ async def test_login_error_reason_hides_secret(rds: Rds, stack: Stack) -> None:
             "a URL that PostgreSQL understands",
         ),
     ):
-        stack.answers.clear()
         rds.aws.put_secret(SECRET, secret)
-        environment = rds.environment(**change)
-        _, printed = await invoke(environment, (stack.request("migrate_cloudformation_create"), 30_000))
-        [answer] = stack.answers
-        assert answer["Status"] == "FAILED"
-        assert reason in answer["Reason"]
-        assert "canary" not in printed + str(answer)
+        found, printed = await fail_in_process(rds.environment(**change), stack, capfd)
+        assert reason in found
+        assert "canary" not in printed
 
 
 async def test_unreadable_secret_error_names_setting(rds: Rds, stack: Stack) -> None:
