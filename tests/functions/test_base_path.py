@@ -10,7 +10,7 @@ import pytest
 from infra.emulator.lambda_service.function_process import FunctionProcess
 from tests.support.aws.http_api import HttpApi
 from tests.support.aws.live_query_function import QuerySurroundings, query_surroundings
-from tests.support.aws.query_events import Mode, query_function
+from tests.support.aws.query_events import query_function
 from tests.support.aws.rest_api import RestApi
 from tests.support.http.live_api import key_of
 from vectorforge.local.postgres import EmbeddedPostgres
@@ -43,21 +43,22 @@ async def check_mounted(url: str, root_path: str, tenant: str) -> None:
     assert calls == ["base + path"] * 2
 
 
-@pytest.mark.parametrize("mode", ["stream", "buffered"])
-async def test_rest_api_stage_is_root_path(surroundings: QuerySurroundings, mode: Mode) -> None:
+async def test_rest_api_stage_is_root_path_of_streams(surroundings: QuerySurroundings) -> None:
     async with (
-        FunctionProcess(query_function(surroundings, mode)) as process,
-        RestApi(process, response_mode=mode, stage="prod") as front_door,
+        FunctionProcess(query_function(surroundings, "stream")) as process,
+        RestApi(process, response_mode="stream", stage="prod") as front_door,
     ):
         await check_mounted(f"{front_door.url}/prod", "/prod", surroundings.tenant)
 
 
-async def test_http_api_stage_is_root_path(surroundings: QuerySurroundings) -> None:
+async def test_stage_is_root_path_of_both_apis_before_one_function(surroundings: QuerySurroundings) -> None:
     async with (
         FunctionProcess(query_function(surroundings, "buffered")) as process,
-        HttpApi(process, stage="dev") as front_door,
+        RestApi(process, response_mode="buffered", stage="prod") as rest,
+        HttpApi(process, stage="dev") as http,
     ):
-        await check_mounted(f"{front_door.url}/dev", "/dev", surroundings.tenant)
+        await check_mounted(f"{rest.url}/prod", "/prod", surroundings.tenant)
+        await check_mounted(f"{http.url}/dev", "/dev", surroundings.tenant)
 
 
 async def test_custom_domain_base_path_is_root_path(surroundings: QuerySurroundings) -> None:

@@ -12,6 +12,7 @@ from infra.emulator.lambda_service.function_configuration import FunctionConfigu
 from infra.emulator.lambda_service.function_process import FunctionProcess
 from tests.support.aws.fake_aws import aws_environment
 from tests.support.aws.fake_aws_faults import FaultyAws
+from tests.support.aws.live_query_function import INIT_TIMEOUT_S
 from tests.support.aws.query_events import load_event, response_of
 
 ROOT = Path(__file__).parents[2]
@@ -46,15 +47,15 @@ def connecting(event, arguments):
 
 sys.addaudithook(connecting)
 """
-REPORT = "import json; print(json.dumps(sorted(sys.modules)))"
+REPORT = "import json; print(json.dumps({}))"
 DEAD_DATABASE = "postgresql://vectorforge_app@127.0.0.1:1/x?connect_timeout=1"
 
 
-def modules_after(code: str, **environment: str) -> set[str]:
-    """Return all modules that a new interpreter has imported after this code."""
+def modules_after(code: str, *, report: str = "sorted(sys.modules)", **environment: str) -> set[str]:
+    """Return all modules that a new interpreter has imported after this code, or its ``report``."""
     path = f"{ROOT}:{ROOT / 'shared'}"
     found = subprocess.run(
-        [sys.executable, "-W", "error", "-c", BEGINNING + code + REPORT],
+        [sys.executable, "-W", "error", "-c", BEGINNING + code + REPORT.format(report)],
         env={"PYTHONPATH": path, **environment},
         capture_output=True,
         text=True,
@@ -69,15 +70,10 @@ def top(modules: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_function_import_loads_no_heavy_module_and_opens_no_connection(function: str) -> None:
-    imported = top(modules_after(f"import functions.{function}.handler\n"))
+def test_function_import_needs_no_settings_heavy_module_or_connection(function: str) -> None:
+    code = f"import functions.{function}.handler as h; assert callable(h.handler)\n"
     banned = NEVER_AT_IMPORT + ([] if function == "query" else ONLY_QUERY)
-    assert imported & set(banned) == set()
-
-
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_function_import_needs_no_settings(function: str) -> None:
-    modules_after(f"import functions.{function}.handler as h; assert callable(h.handler)\n")
+    assert top(modules_after(code)) & set(banned) == set()
 
 
 HEALTH = """
@@ -104,18 +100,6 @@ def test_init_phase_loads_http_client_of_default_providers(provider: str) -> Non
     assert "aiohttp" in imported
     assert top(imported) & set(NEVER_AT_IMPORT) <= NEEDED_FOR_HEALTH
     assert not {"botocore.client", "botocore.session"} & imported
-
-
-def test_init_phase_with_query_log_queue_loads_no_boto3() -> None:
-    imported = modules_after(
-        "from functions.query.handler import handler\nhandler.startup(); handler.shutdown()\n",
-        VECTORFORGE_DATABASE_URL=DEAD_DATABASE,
-        VECTORFORGE_OPENAI_API_KEY="sk-canary",
-        VECTORFORGE_QUERY_LOG_QUEUE_URL="http://127.0.0.1:1/123456789012/query-log",
-        **aws_environment("http://127.0.0.1:1"),
-    )
-    assert "aiohttp" in imported
-    assert not {"boto3", "botocore.client", "botocore.session"} & imported
 
 
 def test_handler_import_builds_no_validators_of_openapi_models() -> None:
@@ -160,22 +144,21 @@ STREAMING = {
 }
 
 
-def test_init_phase_imports_nothing_for_other_requests() -> None:
-    imported = modules_after(AFTER_INIT, **STREAMING)
-    assert {"aiohttp", "psycopg", "vectorforge.api.native.rag"} <= imported
-    assert imported & NOT_BEFORE_FIRST_POLL == set()
-
-
-def test_init_phase_leaves_patterns_and_log_models_unbuilt() -> None:
-    modules_after(
-        AFTER_INIT + "from vectorforge.pipeline.citations import quantities\n"
+def test_init_phase_imports_nothing_for_other_requests_and_builds_no_patterns_or_log_models() -> None:
+    imported = modules_after(
+        AFTER_INIT + "initialized = sorted(sys.modules)\n"
+        "from vectorforge.pipeline.citations import quantities\n"
         "assert vars(quantities._NUMBER).keys() == {'_source'}\n"
         "from vectorforge.aws.query_log_record import QueryLogRecord\n"
         "assert not QueryLogRecord.__pydantic_complete__\n",
+        report="initialized",
         **STREAMING,
         VECTORFORGE_QUERY_LOG_QUEUE_URL="http://127.0.0.1:1/123456789012/query-log",
         **aws_environment("http://127.0.0.1:1"),
     )
+    assert {"aiohttp", "psycopg", "vectorforge.api.native.rag"} <= imported
+    assert imported & NOT_BEFORE_FIRST_POLL == set()
+    assert not {"boto3", "botocore.client", "botocore.session"} & imported
 
 
 def test_init_phase_with_provisioned_concurrency_compiles_patterns() -> None:
@@ -207,6 +190,7 @@ async def test_init_phase_opens_no_connection_before_first_request(snap_start: b
                 "VECTORFORGE_RESPONSE_MODE": "stream",
             },
             snap_start=snap_start,
+            init_timeout_s=INIT_TIMEOUT_S,
         )
         async with FunctionProcess(configuration) as function:
             await function.start()  # to the snapshot, and from it
@@ -227,6 +211,7 @@ async def test_snapshot_holds_no_connection_to_secret_store() -> None:
                 **settings,
             },
             snap_start=True,
+            init_timeout_s=INIT_TIMEOUT_S,
         )
         async with FunctionProcess(configuration) as function:
             await function.start()
