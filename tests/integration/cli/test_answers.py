@@ -56,7 +56,7 @@ def test_ask_and_search_print_the_place_beside_the_source(vectorforge: CommandLi
 
 
 def test_ask_with_unreachable_model_names_the_command_that_shows_the_reason(handbook: CommandLine) -> None:
-    done = handbook.process(
+    done = handbook(
         "ask", "Who approves a refund?", "-c", "handbook",
         VECTORFORGE_OPENAI_API_KEY="sk-test", VECTORFORGE_OPENAI_BASE_URL="http://127.0.0.1:9/v1",
         VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER="local",

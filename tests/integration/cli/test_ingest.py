@@ -136,7 +136,7 @@ async def test_ingest_of_file_without_permission_stores_the_others(vectorforge: 
 
 def test_ingest_of_too_large_file_names_the_setting(vectorforge: CommandLine) -> None:
     setting = {"VECTORFORGE_MAX_DOCUMENT_BYTES": "10"}
-    done = vectorforge.process("ingest", "handbook.md", "-c", "large", code=1, **setting)
+    done = vectorforge("ingest", "handbook.md", "-c", "large", code=1, **setting)
     assert "larger than 10 bytes (VECTORFORGE_MAX_DOCUMENT_BYTES)" in done.stderr
 
 
@@ -255,7 +255,7 @@ def test_ingest_on_full_disk_stops_with_the_reason_and_resumes(vectorforge: Comm
             "CREATE TRIGGER full_disk BEFORE INSERT ON vectorforge.chunks "
             "FOR EACH STATEMENT EXECUTE FUNCTION fill()"
         )
-        done = vectorforge.process("ingest", "full", "-c", "full", code=3)
+        done = vectorforge("ingest", "full", "-c", "full", code=3)
         connection.execute("DROP FUNCTION fill CASCADE")
     assert done.stderr.splitlines()[-1] == (
         "error: Stopped. The database's disk is full. `vectorforge doctor` checks database and disk."

@@ -34,7 +34,7 @@ def test_dry_run_stores_nothing_and_creates_no_collection(files: CommandLine) ->
 def test_dry_run_counts_calls_tokens_and_cost_of_contexts(files: CommandLine) -> None:
     files("collections", "create", "minutes", "--contextual")
     prices = json.dumps({"claude-haiku-5-5": {"input": 1, "output": 5}})
-    shown = files.process(
+    shown = files(
         "ingest", "minutes", "-c", "minutes", "--dry-run", "--json",
         VECTORFORGE_ANTHROPIC_API_KEY="sk-never-used", VECTORFORGE_ANTHROPIC_MODEL="claude-haiku-5-5",
         VECTORFORGE_ANTHROPIC_BASE_URL="http://127.0.0.1:9", VECTORFORGE_MODEL_PRICES=prices,

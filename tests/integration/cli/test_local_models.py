@@ -53,7 +53,7 @@ def test_folder_models_embed_and_rerank_next_to_bundled_model(
     handbook: CommandLine, german: str, models: dict[str, Any]
 ) -> None:
     def run(*arguments: str) -> Any:
-        return json.loads(handbook.process(*arguments, "--json", **models).stdout)
+        return json.loads(handbook(*arguments, "--json", **models).stdout)
 
     assert run("ingest", german, "-c", "folder")["language_note"] is None
     made = run("collections", "show", "folder")
@@ -83,7 +83,7 @@ def test_doctor_with_changed_models_fails(vectorforge: CommandLine, models: dict
         with (Path(folder) / "model.onnx").open("ab") as file:
             file.write(b" ")
     nowhere = str(vectorforge.folder / "nowhere")
-    done = vectorforge.process("doctor", "--json", "--data-dir", nowhere, code=1, **models)
+    done = vectorforge("doctor", "--json", "--data-dir", nowhere, code=1, **models)
     report = json.loads(done.stdout)
     for name, folder in zip(("embedding", "reranker"), models, strict=False):
         [check] = checks_of(report, name)
