@@ -30,8 +30,8 @@ from vectorforge.llm.providers.openai import OpenAIProvider
 from vectorforge.local.postgres import EmbeddedPostgres
 
 RAG = "/v1/rag/query"
-LENGTH = 491_520
-"""Characters; a quarter of it once blocked the process for minutes. ``SERVED`` queries are faster."""
+LENGTH = 245_760
+"""Characters; half of it once blocked the process for minutes. ``SERVED`` queries are faster."""
 MAX_TOKENS = 16_384
 HOSTILE = "Hostile question about dough?"
 SLOWEST = "](&"
