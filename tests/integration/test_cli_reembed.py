@@ -74,11 +74,8 @@ def test_failed_attempt_of_model_change_is_in_its_status(run: CommandLine) -> No
     assert "Set VECTORFORGE_EMBEDDING_BASE_URL" in status.stderr
 
 
-def test_switch_without_logged_queries_asks_for_questions(run: CommandLine) -> None:
+def test_wait_before_a_model_change_and_switch_without_queries_are_errors(run: CommandLine) -> None:
+    assert "No embedding model switch is open" in run(*REEMBED, "wait", "guides", code=2).stderr
     run(*REEMBED, "start", "guides", "--embedding-provider", "http", "--yes")
     refused = run(*REEMBED, "switch", "guides", code=2)
     assert "No query of this collection is logged: pass `questions`" in refused.stderr
-
-
-def test_wait_without_model_change_is_an_error(run: CommandLine) -> None:
-    assert "No embedding model switch is open" in run(*REEMBED, "wait", "guides", code=2).stderr
