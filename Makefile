@@ -78,7 +78,7 @@ unit-tests: $(UV)
 tests: $(UV)
 	$(TESTS) -m "not slow" $(PYTEST_ARGS)
 
-quality: $(UV) ## Measure retrieval and answers over the project's own documentation, with 58 questions
+quality: $(UV) ## Measure retrieval and answers over the project's own documentation, with 220 questions
 	@$(RUN) pytest tests/quality $(ARGS)
 
 campaign: $(UV) ## Inject faults into a running system and audit it, as in docs/results/reliability.md; ARGS="--help"

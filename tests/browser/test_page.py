@@ -45,14 +45,15 @@ async def test_suggestion_click_sends_query_about_document(stub: StubApi, visit:
 
 
 async def test_sample_suggestions_appear_once_their_pages_are_ingested(stub: StubApi, visit: Visit) -> None:
-    stub.add_document("text", file="vectorforge/docs/use/degradation.md", title="Degradation", sample=True)
+    file = "vectorforge/docs/use/questions.md"
+    stub.add_document("text", file=file, title="Common questions", sample=True)
     page = await visit(stub.url)
-    question = "After how many failed calls does the circuit breaker open?"
-    await expect(page.locator(".try button")).to_have_text([question])
+    questions = ["Which formats can I ingest?", "Is my data sent anywhere?", "What does it cost on AWS?"]
+    await expect(page.locator(".try button")).to_have_text(questions)
     stub.add_document("text", file="notes.md", title="Notes")
     await page.reload()
     await expect(page.get_by_role("button", name="What is “Notes” about?")).to_be_visible()
-    await expect(page.get_by_role("button", name=question)).to_have_count(0)
+    await expect(page.get_by_role("button", name=questions[0])).to_have_count(0)
 
 
 async def test_note_on_languages_is_shown_once_above_the_documents(stub: StubApi, visit: Visit) -> None:

@@ -1,6 +1,6 @@
 """Questions about the project's own documentation, through the real pipeline with the local model.
 
-A regression test, not a benchmark: forty-six questions of VectorForge's users, in the words of the page, in
+A regression test, not a benchmark: forty-nine questions of VectorForge's users, in the words of the page, in
 other words, or with just the name of a setting or an error, forty that the documentation does not answer,
 eighty-three judged by the first sentence of the answer, and forty-eight that need a refusal, a correction
 or two disagreeing sources. When you rename a page or rewrite an expected sentence, update

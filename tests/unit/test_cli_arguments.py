@@ -150,9 +150,9 @@ class TestUp:
             signal.raise_signal(signal.SIGTERM)
         assert signal.getsignal(signal.SIGTERM) == before
 
-    def test_sample_is_readme_and_docs(self) -> None:
+    def test_sample_is_readme_and_docs_with_common_questions_first(self) -> None:
         files = dict(laptop.sample_documents())
-        assert next(iter(files)) == "vectorforge/README.md"
+        assert [*files][:2] == ["vectorforge/README.md", "vectorforge/docs/use/questions.md"]
         assert all(source.startswith("vectorforge/") for source in files)
         assert all(file.is_file() for file in files.values())
 

@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 SAMPLE_PREFIX = "vectorforge/"
 """Prefix of the sample's sources."""
+_FIRST = "questions.md"
+"""Page of docs that answers the questions that the web page suggests."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _START_ATTEMPTS = 5
@@ -122,14 +124,17 @@ def local_setup(
 
 
 def sample_documents() -> list[tuple[str, Path]]:
-    """Return the project's README and docs as (source, file), the README first; empty if missing.
+    """Return the project's README and docs as (source, file), empty if missing.
+
+    The README and the common questions are the first, since queries begin before the last is ingested.
 
     They are next to the package in a checkout, or inside the installed package.
     """
     for root in (_PACKAGE.parents[1], _PACKAGE / "sample"):
         readme = root / "README.md"
         if readme.is_file() and (root == _PACKAGE / "sample" or (root / "pyproject.toml").is_file()):
-            files = [readme, *sorted((root / "docs").glob("**/*.md"))]
+            docs = sorted((root / "docs").glob("**/*.md"), key=lambda file: (file.name != _FIRST, file))
+            files = [readme, *docs]
             return [(SAMPLE_PREFIX + file.relative_to(root).as_posix(), file) for file in files]
     return []
 
