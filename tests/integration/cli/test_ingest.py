@@ -104,6 +104,18 @@ def test_ingest_of_folder_reports_skipped_files_and_titles_documents(vectorforge
     assert "file-types.md" in nothing
 
 
+def test_small_document_before_larger_ones_is_stored_before_them(vectorforge: CommandLine) -> None:
+    folder = vectorforge.folder / "mixed"
+    folder.mkdir()
+    (folder / "0.md").write_text("Refunds take a week.")
+    for number in range(1, 9):
+        (folder / f"{number}.md").write_text(f"Rule {number} of many about refunds. " * 400)
+    vectorforge("ingest", "mixed", "-c", "mixed")
+    stored = vectorforge.json("documents", "list", "-c", "mixed")["documents"]
+    names = [Path(one["source"]).name for one in sorted(stored, key=lambda one: str(one["created_at"]))]
+    assert names.index("0.md") <= 4  # as many are ingested at a time
+
+
 def test_ingest_of_unreadable_file_prints_the_reason(vectorforge: CommandLine) -> None:
     for name in ("empty.md", "empty.zip"):
         (vectorforge.folder / name).write_text("")

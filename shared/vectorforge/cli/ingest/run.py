@@ -168,13 +168,14 @@ class _Run:
             self.display.read(source, len(parts))
             opened = _File(parts)
             for part in parts:
-                if not is_small(part):
-                    await self.queue.put([(part, opened)])
-                    continue
-                if len(small) == GROUP_SIZE or part.source in small:
+                is_alone = not is_small(part)
+                if small and (is_alone or len(small) == GROUP_SIZE or part.source in small):
                     await self.queue.put(list(small.values()))
                     small = {}
-                small[part.source] = (part, opened)
+                if is_alone:
+                    await self.queue.put([(part, opened)])
+                else:
+                    small[part.source] = (part, opened)
         if small:
             await self.queue.put(list(small.values()))
         for _ in range(PARALLEL_DOCUMENTS):
