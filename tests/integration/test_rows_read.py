@@ -259,11 +259,24 @@ LOADED = {"documents", "chunks", "embeddings", "chunk_terms"}
 async def test_tables_have_statistics_after_a_bulk_load(postgres_server: EmbeddedPostgres) -> None:
     with own_database(postgres_server.migrator_url) as owner_url:
         async with world_of(owner_url) as world:
+            disable_autovacuum(owner_url)  # it would leave nothing to analyze
             texts = {f"bulk-{number}": f"word{number}" for number in range(MANY)}
             assert (await add_documents(world.client, world.big, **texts))["status"] == "succeeded"
             async with asyncio.timeout(30):
                 while not set(analyzed(owner_url)) >= LOADED:  # noqa: ASYNC110 - another connection
                     await asyncio.sleep(0.1)
+
+
+_TABLES = """
+SELECT oid::regclass::text FROM pg_class
+WHERE relkind = 'r' AND relnamespace = 'vectorforge'::regnamespace
+"""
+
+
+def disable_autovacuum(owner_url: str) -> None:
+    with psycopg.connect(owner_url, autocommit=True) as connection:
+        for (name,) in connection.execute(_TABLES).fetchall():
+            connection.execute(f"ALTER TABLE {name} SET (autovacuum_enabled = off)".encode())
 
 
 def analyzed(owner_url: str) -> list[str]:
