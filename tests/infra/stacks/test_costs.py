@@ -32,6 +32,7 @@ from tests.infra.watched_metrics import dashboard_body
 from vectorforge.config import LLMSettings
 
 WITH_DASHBOARD = [stage for stage in STAGES.values() if stage.monitoring.dashboard]
+QUESTIONS = "docs/use/questions.md"
 EACH_STAGE = pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
 
 
@@ -39,6 +40,14 @@ def test_cost_document_tables_match_settings(capsys: pytest.CaptureFixture[str])
     assert main(["--check"]) == 0, "run: python -m infra.costs --write"
     assert main([]) == 0
     assert capsys.readouterr().out.strip() == "\n\n".join(tables().values())
+
+
+def test_costs_of_common_questions_and_readme_match_the_bills() -> None:
+    questions, readme = (" ".join((ROOT / page).read_text().split()) for page in (QUESTIONS, "README.md"))
+    lean, dev, prod = (f"${total(idle_bill(STAGES[name])):.0f}" for name in ("lean", "dev", "prod"))
+    assert f"about {lean} a month (`lean`), {dev} (`dev`) or {prod} (`prod`)" in questions
+    assert f"1,000 queries cost ${total(query_bill(DEV)):.2f} more" in questions
+    assert f"`dev` costs [about {dev} a month](docs/operate/costs.md), and `lean` about {lean}" in readme
 
 
 def test_changed_figure_is_restored_and_missing_table_raises() -> None:
