@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import replace
 from operator import mul
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
@@ -107,7 +107,6 @@ class HttpReranker:
         return {**named, "query": query, "documents": list(texts), "top_n": len(texts)}
 
 
-@dataclass(eq=False, slots=True)
 class RerankingRetriever(BaseRetriever):
     """Retrieves more chunks than requested and returns those that a reranker scores best.
 
@@ -122,34 +121,42 @@ class RerankingRetriever(BaseRetriever):
         timeout_s: Time limit of the reranker, in seconds.
     """
 
-    retriever: BaseRetriever
-    reranker: Reranker
-    _: KW_ONLY
-    candidates: int = 32
-    max_top_k: int = 100
-    timeout_s: float = 2.0
+    def __init__(
+        self,
+        retriever: BaseRetriever,
+        reranker: Reranker,
+        *,
+        candidates: int = 32,
+        max_top_k: int = 100,
+        timeout_s: float = 2.0,
+    ) -> None:
+        self._retriever = retriever
+        self._reranker = reranker
+        self._candidates = candidates
+        self._max_top_k = max_top_k
+        self._timeout_s = timeout_s
 
     async def find(self, request: RetrievalRequest) -> RetrievedChunks:
         """Search and rerank; ``relevance`` is the reranker's score."""
         widened = self._widened(request)
         if request.mmr_lambda is not None:
             return await find_diverse(self.find, request, widened.top_k)
-        return await self.rerank(request, await self.retriever.find(widened))
+        return await self.rerank(request, await self._retriever.find(widened))
 
     async def find_all(self, requests: Sequence[RetrievalRequest]) -> list[RetrievedChunks]:
         """Search for all at once; ``rerank`` follows."""
-        return await self.retriever.find_all([self._widened(request) for request in requests])
+        return await self._retriever.find_all([self._widened(request) for request in requests])
 
     async def rerank(self, request: RetrievalRequest, chunks: RetrievedChunks) -> RetrievedChunks:
         """Rerank the chunks of one or several searches."""
-        best = chunks[: max(request.top_k, self.max_top_k)]
+        best = chunks[: max(request.top_k, self._max_top_k)]
         chunks[:] = await self._reranked(request.query, best, request.deadline)
         del chunks[request.candidates or request.top_k :]
         return chunks
 
     def _widened(self, request: RetrievalRequest) -> RetrievalRequest:
         top_k = request.top_k
-        wanted = max(top_k, min(self.candidates, self.max_top_k)) if top_k >= 1 else top_k
+        wanted = max(top_k, min(self._candidates, self._max_top_k)) if top_k >= 1 else top_k
         return replace(request, top_k=wanted)
 
     async def _reranked(
@@ -159,8 +166,8 @@ class RerankingRetriever(BaseRetriever):
             return chunks
         texts = [_text_of(chunk) for chunk in chunks]
         try:
-            timeout_s = self.timeout_s if deadline is None else deadline.clamp(self.timeout_s)
-            scores = await self.reranker.scores(query, texts, timeout_s)
+            timeout_s = self._timeout_s if deadline is None else deadline.clamp(self._timeout_s)
+            scores = await self._reranker.scores(query, texts, timeout_s)
         except DeadlineExceededError:
             raise
         except (VectorForgeError, TimeoutError) as exc:
