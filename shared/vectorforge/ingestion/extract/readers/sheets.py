@@ -3,6 +3,7 @@
 import datetime
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Final, NamedTuple
 
 from vectorforge.errors import ExtractionError
@@ -29,22 +30,22 @@ def read_workbook(content: bytes) -> Reading:
     """
     from python_calamine import CalamineError, CalamineWorkbook, PasswordError, SheetVisibleEnum
 
-    archive = open_archive(content) if content.startswith(_ZIP) else None
-    missing = unstored_formulas(archive) if archive else 0
-    parts = SheetParts(archive) if archive else None
-    try:
-        workbook = CalamineWorkbook.from_filelike(io.BytesIO(content))
-        hidden = [one.name for one in workbook.sheets_metadata if one.visible != SheetVisibleEnum.Visible]
-        blocks = [
-            block
-            for name in workbook.sheet_names
-            if name not in hidden
-            for block in _sheet(name, workbook.get_sheet_by_name(name), parts)
-        ]
-    except PasswordError as exc:
-        raise ExtractionError("The workbook is protected by a password.", reason="encrypted") from exc
-    except CalamineError as exc:
-        raise ExtractionError("The workbook is damaged and cannot be read.") from exc
+    with open_archive(content) if content.startswith(_ZIP) else nullcontext() as archive:
+        missing = unstored_formulas(archive) if archive else 0
+        parts = SheetParts(archive) if archive else None
+        try:
+            workbook = CalamineWorkbook.from_filelike(io.BytesIO(content))
+            hidden = [one.name for one in workbook.sheets_metadata if one.visible != SheetVisibleEnum.Visible]
+            blocks = [
+                block
+                for name in workbook.sheet_names
+                if name not in hidden
+                for block in _sheet(name, workbook.get_sheet_by_name(name), parts)
+            ]
+        except PasswordError as exc:
+            raise ExtractionError("The workbook is protected by a password.", reason="encrypted") from exc
+        except CalamineError as exc:
+            raise ExtractionError("The workbook is damaged and cannot be read.") from exc
     warnings = [f"Hidden sheets were left out: {len(hidden)}."] if hidden else []
     if missing:
         warnings.append(
