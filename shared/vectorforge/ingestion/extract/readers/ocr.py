@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from vectorforge.errors import ExtractionError
+from vectorforge.extras import how_to_install
 from vectorforge.ingestion.extract.readers.pdf_words import Page, Segment, rotated
 from vectorforge.ingestion.types import OcrOptions
 
@@ -41,7 +42,7 @@ class Found(NamedTuple):
     height: float
 
 
-_INSTALLED_AS = {"rapidocr": "'vectorforge[ocr]'", "tesseract": "tesseract (tesseract-ocr on Debian)"}
+_INSTALL = {"rapidocr": how_to_install("ocr"), "tesseract": "install tesseract (tesseract-ocr on Debian)"}
 
 Engine: TypeAlias = Callable[[bytes, int, int], Iterable[Found]]
 """Recognizes an image, given its gray pixels, row by row, its width and its height."""
@@ -60,8 +61,8 @@ def engine_of(options: OcrOptions) -> Engine:
         return _tesseract(options.languages)
     forced = "" if options.engine == "auto" else f" (VECTORFORGE_OCR_ENGINE is {options.engine})"
     raise ExtractionError(
-        f"OCR needs {' or '.join(wanted)}{forced}, not installed here: install "
-        f"{' or '.join(_INSTALLED_AS[name] for name in wanted)}. On AWS the ingest function has no engine: "
+        f"OCR needs {' or '.join(wanted)}{forced}, not installed here: "
+        f"{', or '.join(_INSTALL[name] for name in wanted)}. On AWS the ingest function has no engine: "
         "recognize scans before the upload.",
         reason="not_deployed",
     )

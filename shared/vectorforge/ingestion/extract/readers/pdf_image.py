@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from vectorforge.errors import ExtractionError
+from vectorforge.extras import how_to_install
 from vectorforge.ingestion.extract.blocks import Reading
 from vectorforge.ingestion.extract.readers.ocr import SWITCH_ON
 from vectorforge.ingestion.extract.readers.pdf import read_pdf
@@ -51,7 +52,7 @@ def pdf_of_image(content: bytes) -> bytes:
     """
     if find_spec("PIL") is None:
         raise ExtractionError(
-            "Images need Pillow, not installed here: install 'vectorforge[ocr]'.", reason="not_deployed"
+            f"Images need Pillow, not installed here: {how_to_install('ocr')}.", reason="not_deployed"
         )
     out = io.BytesIO()
     try:
