@@ -61,23 +61,27 @@ def is_small(part: DocumentPart) -> bool:
         return False
 
 
+def may_join(part: DocumentPart, group: Sequence[DocumentPart]) -> bool:
+    """Return True if a document may be stored with a group: small ones together, each source once."""
+    return (
+        len(group) < GROUP_SIZE
+        and is_small(part)
+        and is_small(group[0])
+        and sum(len(one.content) for one in (*group, part)) <= GROUP_BYTES
+        and all(one.source != part.source for one in group)
+    )
+
+
 def grouped(items: Iterable[DocumentItem]) -> Iterator[list[DocumentItem]]:
-    """Yield items in their order: small ones together, each source once in a group, others alone."""
-    group: dict[str, DocumentItem] = {}
-    size = 0
+    """Yield items in their order, in groups that ``may_join`` allows."""
+    group: list[DocumentItem] = []
     for item in items:
-        small, bytes_ = is_small(item.part), len(item.part.content)
-        full = len(group) == GROUP_SIZE or size + bytes_ > GROUP_BYTES
-        if group and (not small or full or item.part.source in group):
-            yield list(group.values())
-            group, size = {}, 0
-        if small:
-            group[item.part.source] = item
-            size += bytes_
-        else:
-            yield [item]
+        if group and not may_join(item.part, [one.part for one in group]):
+            yield group
+            group = []
+        group.append(item)
     if group:
-        yield list(group.values())
+        yield group
 
 
 def may_overlap(group: Sequence[DocumentItem], following: Sequence[DocumentItem]) -> bool:

@@ -19,6 +19,7 @@ from tests.support.command_line import VECTORFORGE, CommandLine
 from tests.support.formats.scans import Sheet, file_of, pdf_of, prose
 from tests.support.postgres.faulty_relay import TcpRelay
 from vectorforge.db.login import with_host
+from vectorforge.ingestion.group import GROUP_BYTES, SMALL_BYTES
 from vectorforge.local.postgres import EmbeddedPostgres
 
 
@@ -116,6 +117,16 @@ def test_small_document_before_larger_ones_is_stored_before_them(vectorforge: Co
     names = [Path(one["source"]).name for one in sorted(stored, key=lambda one: str(one["created_at"]))]
     assert len(names) == 25
     assert names.index("00.md") < 15  # four are ingested at a time, in any order
+
+
+def test_small_documents_over_the_bytes_of_a_group_are_stored_in_two(vectorforge: CommandLine) -> None:
+    folder = vectorforge.folder / "padded"
+    folder.mkdir()
+    for number in range(GROUP_BYTES // SMALL_BYTES + 1):
+        (folder / f"{number}.md").write_text(f"Rule {number}.".ljust(SMALL_BYTES))
+    vectorforge("ingest", "padded", "-c", "padded")
+    stored = vectorforge.json("documents", "list", "-c", "padded")["documents"]
+    assert len({one["created_at"] for one in stored}) == 2  # the time of the transaction
 
 
 def test_ingest_of_unreadable_file_prints_the_reason(vectorforge: CommandLine) -> None:

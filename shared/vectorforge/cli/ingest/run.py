@@ -20,7 +20,7 @@ from vectorforge.errors import (
     ExtractionError,
     VectorForgeError,
 )
-from vectorforge.ingestion.group import GROUP_SIZE, DocumentItem, is_small
+from vectorforge.ingestion.group import DocumentItem, may_join
 from vectorforge.ingestion.types import DocumentPart, DocumentResult, DocumentStatus, IngestionError
 from vectorforge.types import Collection
 
@@ -153,7 +153,7 @@ class _Run:
 
     async def read(self, files: Sequence[SourceFile]) -> None:
         """Put the documents of every file into the queue, and at its end a None for each worker."""
-        small: dict[str, tuple[DocumentPart, _File]] = {}
+        group: list[tuple[DocumentPart, _File]] = []
         for source, file, name in files:
             if self.summary.stopped_by:
                 break
@@ -168,16 +168,12 @@ class _Run:
             self.display.read(source, len(parts))
             opened = _File(parts)
             for part in parts:
-                is_alone = not is_small(part)
-                if small and (is_alone or len(small) == GROUP_SIZE or part.source in small):
-                    await self.queue.put(list(small.values()))
-                    small = {}
-                if is_alone:
-                    await self.queue.put([(part, opened)])
-                else:
-                    small[part.source] = (part, opened)
-        if small:
-            await self.queue.put(list(small.values()))
+                if group and not may_join(part, [one for one, _ in group]):
+                    await self.queue.put(group)
+                    group = []
+                group.append((part, opened))
+        if group:
+            await self.queue.put(group)
         for _ in range(PARALLEL_DOCUMENTS):
             await self.queue.put(None)
 
