@@ -1,6 +1,7 @@
 """Arguments of the command line: files, filters, and the settings of ``vectorforge up``."""
 
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -60,6 +61,28 @@ class TestFiles:
     def test_missing_path_is_named_in_error(self, tmp_path: Path) -> None:
         with pytest.raises(errors.InvalidInputError, match="nowhere"):
             find_files([tmp_path / "nowhere"])
+
+    @pytest.mark.parametrize(
+        ("path", "reason"),
+        [
+            ("locked/a.md", "error: locked/a.md cannot be opened (PermissionError)."),
+            (".", "Skipped 1: cannot be opened (PermissionError)."),
+        ],
+    )
+    def test_folder_without_execute_permission_is_reported(
+        self, tmp_path: Path, path: str, reason: str
+    ) -> None:
+        (tmp_path / "locked").mkdir()
+        (tmp_path / "locked" / "a.md").write_text("text")
+        (tmp_path / "locked").chmod(0o600)
+        # root opens every folder, unless it lacks these capabilities
+        as_anyone = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+        done = subprocess.run(
+            [*as_anyone, VECTORFORGE, "ingest", path],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert reason in done.stderr
+        assert done.returncode == 2
 
     def test_web_address_is_refused_with_the_way_to_download_it(self) -> None:
         with pytest.raises(errors.InvalidInputError, match="Web addresses are not fetched"):

@@ -125,10 +125,10 @@ def ingest(
             raise InvalidInputError(message, field="PATH")
         _report(context, context.run(_rows_work(context, rows, rows.from_postgres, collection, labels)))
         return
+    files = _find(paths or [], glob, images=bool(ocr))
     folders = [path for path in paths or [] if path.is_dir()]
     if prune:
         check_prune(folders, in_collection=profile is None and not dry_run, yes=yes)
-    files = _find(paths or [], glob, images=bool(ocr))
     if profile is not None and collection is not None:
         raise InvalidInputError("Profiles have their own collection.", field="--collection")
 

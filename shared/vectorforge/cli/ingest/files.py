@@ -51,12 +51,12 @@ def find_files(paths: Iterable[Path], *, glob: str | None = None, images: bool =
         images: Take images, which only OCR reads.
 
     Raises:
-        InvalidInputError: A path does not exist, or is a web address.
+        InvalidInputError: A path does not exist, cannot be opened, or is a web address.
     """
     files: dict[str, SourceFile] = {}
     skipped: dict[Path, str] = {}
     for path in paths:
-        if path.is_dir():
+        if _is_folder(path):
             for entry, reason in _walk(path):
                 reason = reason or _unwanted(entry, glob, images=images)
                 name = entry.relative_to(path).as_posix()
@@ -64,37 +64,43 @@ def find_files(paths: Iterable[Path], *, glob: str | None = None, images: bool =
                     skipped[entry.absolute()] = reason
                 elif glob is None or fnmatch(entry.name, glob) or fnmatch(name, glob):
                     files.setdefault(source_name(entry), SourceFile(source_name(entry), entry, name))
-        elif path.is_file():
-            files.setdefault(source_name(path), SourceFile(source_name(path), path, path.name))
-        elif path.parts[:1] in (("http:",), ("https:",)):
-            message = "Web addresses are not fetched. Download the page with `curl -O`, then ingest the file."
-            raise InvalidInputError(message, field="PATH")
         else:
-            raise InvalidInputError(f"{path} does not exist or is not a file or folder.", field="PATH")
+            files.setdefault(source_name(path), SourceFile(source_name(path), path, path.name))
     left_out = [SkippedFile(entry.as_posix(), reason) for entry, reason in skipped.items()]
     return FoundFiles([*files.values()], [file for file in left_out if file.source not in files])
+
+
+def _is_folder(path: Path) -> bool:
+    """Return True for a folder and False for a file; raises as ``find_files`` does for anything else."""
+    try:
+        if path.is_dir() or path.is_file():
+            return path.is_dir()
+    except OSError as exc:
+        raise InvalidInputError(f"{path} cannot be opened ({type(exc).__name__}).", field="PATH") from exc
+    if path.parts[:1] in (("http:",), ("https:",)):
+        message = "Web addresses are not fetched. Download the page with `curl -O`, then ingest the file."
+        raise InvalidInputError(message, field="PATH")
+    raise InvalidInputError(f"{path} does not exist or is not a file or folder.", field="PATH")
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield files, and what is not entered or opened with the reason; an empty reason otherwise."""
     try:
-        entries = sorted(folder.iterdir())
+        for entry in sorted(folder.iterdir()):
+            if entry.name.startswith("."):
+                yield entry, "hidden"
+            elif entry.name in _NEVER_ENTERED and entry.is_dir():
+                yield entry, "folder of installed or compiled code"
+            elif entry.is_dir() and not entry.is_symlink():
+                yield from _walk(entry)
+            elif entry.is_dir():
+                yield entry, "symbolic link to a folder"  # it may lead in a circle or out of the folder
+            elif entry.is_file():
+                yield entry, ""
+            else:
+                yield entry, "broken symbolic link" if entry.is_symlink() else "not a regular file"
     except OSError as exc:
         yield folder, f"cannot be opened ({type(exc).__name__})"
-        return
-    for entry in entries:
-        if entry.name.startswith("."):
-            yield entry, "hidden"
-        elif entry.name in _NEVER_ENTERED and entry.is_dir():
-            yield entry, "folder of installed or compiled code"
-        elif entry.is_dir() and not entry.is_symlink():
-            yield from _walk(entry)
-        elif entry.is_dir():
-            yield entry, "symbolic link to a folder"  # it may lead in a circle or out of the folder
-        elif entry.is_file():
-            yield entry, ""
-        else:
-            yield entry, "broken symbolic link" if entry.is_symlink() else "not a regular file"
 
 
 def _unwanted(file: Path, glob: str | None, *, images: bool) -> str:
