@@ -9,7 +9,7 @@ from uuid import uuid4
 import typer
 
 from vectorforge.cli.ingest.files import FoundFiles, SkippedFile, find_files
-from vectorforge.cli.ingest.missing import check_prune, find_missing
+from vectorforge.cli.ingest.missing import check_prune, prune_missing
 from vectorforge.cli.ingest.run import read_file
 from vectorforge.cli.options import (
     CollectionOption,
@@ -94,9 +94,9 @@ def ingest(
     file from any folder replaces its document. Other commands show files
     below the working directory as ./path, and accept that form.
 
-    Documents of deleted files stay, and are counted at the end; --prune deletes
-    those below the given folders. Do not use it where another machine ingests
-    folders of the same path into the same collection.
+    Documents of deleted files stay. --prune counts those below the given
+    folders, and deletes them after confirmation. Do not use it where another
+    machine ingests folders of the same path into the same collection.
 
     [bold]Examples[/bold]
 
@@ -147,8 +147,8 @@ def ingest(
         async with session.ingest_target(collection) as target:
             target = await session.with_ocr(target, ocr)
             summary = await ingest_files(context.terminal, session, target, files.files, metadata=labels)
-            if summary.stopped_by is None:
-                await find_missing(session, summary, folders, prune=prune, yes=yes)
+            if prune and summary.stopped_by is None:
+                await prune_missing(session, summary, folders, yes=yes)
             return summary
 
     _report(context, context.run(work), files.skipped)

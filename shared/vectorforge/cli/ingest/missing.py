@@ -33,12 +33,12 @@ def check_prune(folders: Sequence[Path], *, in_collection: bool, yes: bool) -> N
     check_confirmable(yes=yes)
 
 
-async def find_missing(
-    session: Session, summary: IngestSummary, folders: Sequence[Path], *, prune: bool, yes: bool
+async def prune_missing(
+    session: Session, summary: IngestSummary, folders: Sequence[Path], *, yes: bool
 ) -> None:
-    """Count the documents below folders whose files no longer exist, and ``prune`` them if confirmed.
+    """Delete the documents below folders whose files no longer exist, if confirmed.
 
-    Files that cannot be looked up count as existing.
+    Reads all sources of the collection. Files that cannot be looked up count as existing.
     """
     files: dict[UUID, str] = {}
     for folder in folders:
@@ -49,7 +49,7 @@ async def find_missing(
         lambda: [document for document, file in files.items() if _is_gone(file)]
     )
     summary.missing_documents = len(missing)
-    if not (missing and prune):
+    if not missing:
         return
     with suppress(typer.Abort):  # the documents of files are stored all the same
         confirm(f"Delete the documents of files that no longer exist ({len(missing)})?", yes=yes)

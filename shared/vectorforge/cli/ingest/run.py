@@ -57,8 +57,8 @@ class IngestSummary:
     """Note on languages that the collection's embedding model hardly understands."""
     warnings: list[str] = field(default_factory=list)
     """The first hundred, each with its document."""
-    missing_documents: int = 0
-    """Documents below the folders whose files no longer existed after the run."""
+    missing_documents: int | None = None
+    """Documents below the folders whose files no longer existed after the run; None without ``--prune``."""
     pruned_documents: int = 0
     """Those that were deleted."""
 
@@ -109,9 +109,6 @@ class IngestSummary:
             yield self.language_note
         if self.pruned_documents:
             yield f"Deleted documents of files that no longer exist: {self.pruned_documents:,}."
-        elif self.missing_documents:
-            count = f"{self.missing_documents:,}"
-            yield f"Documents of files that no longer exist: {count}. Run again with --prune to delete them."
 
     def as_json(self) -> dict[str, Any]:
         """Return the summary for programs, with the failures."""
