@@ -1,7 +1,7 @@
 """``vectorforge ingest``."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
@@ -10,7 +10,7 @@ import typer
 
 from vectorforge.cli.ingest.files import FoundFiles, SkippedFile, find_files
 from vectorforge.cli.ingest.missing import check_prune, prune_missing
-from vectorforge.cli.ingest.run import read_file
+from vectorforge.cli.ingest.run import read_parts
 from vectorforge.cli.options import (
     CollectionOption,
     ProfileOption,
@@ -213,17 +213,14 @@ def show_estimate(
     async def work(session: Session) -> IngestEstimate:
         target = await _collection(session, collection)
         estimate = IngestEstimate(target.name)
-        for source, file, name in files.files:
+        for file in files.files:
             try:
-                content = read_file(file, session.config.ingestion.max_document_bytes)
-                parts = await session.services.ingestion.split(content, source, None)
+                parts = await read_parts(session, file)
             except ExtractionError as exc:
-                context.terminal.note(f"{shown_source(source)}: {exc.message}")
+                context.terminal.note(f"{shown_source(file.source)}: {exc.message}")
                 estimate.documents += 1
                 estimate.failed += 1
                 continue
-            if parts[0].parent_source is None:
-                parts = [replace(part, fallback_title=name) for part in parts]
             for group in grouped(DocumentItem(part, None, labels) for part in parts):
                 await session.services.ingestion_estimator.add(estimate, target, group)
         return estimate

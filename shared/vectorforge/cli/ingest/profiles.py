@@ -10,7 +10,7 @@ from typing import Any
 
 from vectorforge.cli.ingest.display import RowBars
 from vectorforge.cli.ingest.files import SourceFile
-from vectorforge.cli.ingest.run import IngestSummary, read_file
+from vectorforge.cli.ingest.run import IngestSummary, read_parts
 from vectorforge.cli.session import Session
 from vectorforge.cli.terminal import Terminal
 from vectorforge.db.source_rows import SourceRows
@@ -44,18 +44,17 @@ async def ingest_profile_files(
     services, reader = session.services, PartReader(ExtractionLimits.from_settings(session.config.ingestion))
     pipeline = await services.profiles.ingestion()
     summary = IngestSummary(await session.with_ocr(await services.profiles.collection(), ocr))
-    for source, file, name in files:
+    for file in files:
         try:
-            parts = await services.ingestion.split(read_file(file, reader.limits.max_bytes), source, None)
+            parts = await read_parts(session, file)
         except VectorForgeError as exc:
-            summary.add(DocumentResult.of_failure(source, exc))
+            summary.add(DocumentResult.of_failure(file.source, exc))
             continue
         for part in parts:
             if summary.stopped_by:
                 return summary
-            named = part if part.parent_source else replace(part, fallback_title=name)
-            reading = reader.read(named, metadata or {}, ocr=summary.collection.ocr)
-            result = await _ingest(pipeline, profile_id, named, source_type, reading)
+            reading = reader.read(part, metadata or {}, ocr=summary.collection.ocr)
+            result = await _ingest(pipeline, profile_id, part, source_type, reading)
             summary.add(result)
             summary.stop_if_useless(result.error)
     return summary

@@ -151,18 +151,15 @@ class _Run:
     async def read(self, files: Sequence[SourceFile]) -> None:
         """Put the documents of every file into the queue, and at its end a None for each worker."""
         group: list[tuple[DocumentPart, _File]] = []
-        for source, file, name in files:
+        for file in files:
             if self.summary.stopped_by:
                 break
             try:
-                content = read_file(file, self.session.config.ingestion.max_document_bytes)
-                parts = await self.session.services.ingestion.split(content, source, None)
-                if parts[0].parent_source is None:  # a line of JSONL has an id, the title of its own
-                    parts = [replace(part, fallback_title=name) for part in parts]
+                parts = await read_parts(self.session, file)
             except VectorForgeError as exc:
-                self.summary.add(DocumentResult.of_failure(source, exc))
+                self.summary.add(DocumentResult.of_failure(file.source, exc))
                 parts = []
-            self.display.read(source, len(parts))
+            self.display.read(file.source, len(parts))
             opened = _File(parts)
             for part in parts:
                 if group and not may_join(part, [one for one, _ in group]):
@@ -233,12 +230,16 @@ async def ingest_files(
     return summary
 
 
-def read_file(file: Path, max_bytes: int) -> bytes:
-    """Read a file.
+async def read_parts(session: Session, file: SourceFile) -> list[DocumentPart]:
+    """Read the documents of a file; raises ExtractionError or InvalidInputError if it cannot be read."""
+    content = _read(file.path, session.config.ingestion.max_document_bytes)
+    parts = await session.services.ingestion.split(content, file.source, None)
+    if parts[0].parent_source is None:  # a line of JSONL has an id, the title of its own
+        return [replace(part, fallback_title=file.name) for part in parts]
+    return parts
 
-    Raises:
-        ExtractionError: ``too_large``, or it cannot be read.
-    """
+
+def _read(file: Path, max_bytes: int) -> bytes:
     try:
         if file.stat().st_size > max_bytes:
             raise ExtractionError(
