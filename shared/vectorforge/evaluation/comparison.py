@@ -15,6 +15,14 @@ from vectorforge.evaluation.run import Outcome, Plan, Run
 _FIELD = "--baseline"
 
 
+def write_file(path: Path, text: str, *, field: str) -> None:
+    """Write a text, and replace an existing file; raises InvalidInputError if it cannot be written."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as exc:
+        raise InvalidInputError(f"{path} cannot be written ({type(exc).__name__}).", field=field) from exc
+
+
 class StoredScores(BaseModel):
     """Scores of one question."""
 
@@ -89,12 +97,7 @@ class Baseline(BaseModel):
         Raises:
             InvalidInputError: The file cannot be written.
         """
-        try:
-            path.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
-        except OSError as exc:
-            raise InvalidInputError(
-                f"{path} cannot be written ({type(exc).__name__}).", field="--save-baseline"
-            ) from exc
+        write_file(path, self.model_dump_json(indent=1) + "\n", field="--save-baseline")
 
     def column_for(
         self, variant: str, fingerprints: Mapping[str, str]

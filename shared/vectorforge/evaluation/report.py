@@ -6,9 +6,8 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from vectorforge.errors import InvalidInputError
 from vectorforge.evaluation import plots
-from vectorforge.evaluation.comparison import Column, Difference, Summary, paired
+from vectorforge.evaluation.comparison import Column, Difference, Summary, paired, write_file
 from vectorforge.evaluation.metrics import Measure, change, figure
 from vectorforge.evaluation.questions import Question
 from vectorforge.evaluation.run import Outcome, Run
@@ -31,12 +30,7 @@ def write_report(path: Path, outcome: Outcome, summary: Summary) -> None:
     Raises:
         InvalidInputError: The file cannot be written.
     """
-    try:
-        path.write_text(render_report(outcome, summary), encoding="utf-8")
-    except OSError as exc:
-        raise InvalidInputError(
-            f"{path} cannot be written ({type(exc).__name__}).", field="--report"
-        ) from exc
+    write_file(path, render_report(outcome, summary), field="--report")
 
 
 def render_report(outcome: Outcome, summary: Summary) -> str:
