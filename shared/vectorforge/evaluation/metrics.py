@@ -200,11 +200,6 @@ def recall(hits: Iterable[Hit], relevant: int, k: int) -> float:
 
     Manning, Raghavan and Schütze 2008, Introduction to Information Retrieval, section 8.4:
     https://nlp.stanford.edu/IR-book/html/htmledition/evaluation-of-ranked-retrieval-results-1.html
-
-    Args:
-        hits: One for each relevant item that was found.
-        relevant: Number of relevant items, 1 or more.
-        k: Ranks that count, 1 or more.
     """
     return sum(hit.rank <= k for hit in hits) / relevant
 
@@ -225,12 +220,7 @@ def ndcg(hits: Iterable[Hit], grades: Iterable[float], k: int) -> float:
     The gain is the grade, the discount log2(rank + 1), as trec_eval's ``ndcg_cut`` has it: Järvelin and
     Kekäläinen 2002, Cumulated gain-based evaluation of IR techniques,
     https://doi.org/10.1145/582415.582418. A chunk with several relevant items gains all of them, so
-    the result is cut at 1.
-
-    Args:
-        hits: One for each relevant item that was found, with its grade.
-        grades: Grades of all relevant items, above 0, at least one.
-        k: Ranks that count.
+    the result is cut at 1. ``grades`` are those of all relevant items, at least one.
     """
     best = sorted(grades, reverse=True)[:k]
     ideal = sum(grade / math.log2(rank + 1) for rank, grade in enumerate(best, start=1))
@@ -243,10 +233,7 @@ def citation_precision(cited: Sequence[bool], invalid: int) -> float:
 
     Citation precision of ALCE, with human judgments instead of a model's: Gao et al. 2023,
     https://arxiv.org/abs/2305.14627. An answer without citations scores 0, because it cannot be verified.
-
-    Args:
-        cited: For each citation, whether its chunk is relevant.
-        invalid: Number of citations without a chunk.
+    ``cited`` has for each citation whether its chunk is relevant; ``invalid`` ones have no chunk.
     """
     total = len(cited) + invalid
     return sum(cited) / total if total else 0.0

@@ -229,10 +229,7 @@ class _ShortChunks:
     def _join(self, first: _Span, second: _Span, following: int) -> list[_Span]:
         """Return one chunk, two with a cut near the middle, or the two as they are where no cut helps.
 
-        Args:
-            first: Start and end of a chunk.
-            second: Start and end of the next one.
-            following: Start of the one after it; it may overlap the second, but not begin before it.
+        ``following`` is the start of the chunk after them, which may overlap the second.
         """
         start, end = first[0], second[1]
         if end - start <= self._size:

@@ -29,14 +29,8 @@ _MAX_HEADER_CHARS = 200
 def embedded_text(title: str | None, heading: str | None, text: str, context: str | None = None) -> str:
     """Join title, heading path, context and text, a line each, without a title that the heading starts with.
 
-    Chunks rarely repeat their topic; titles add it. ``vectorforge.add_terms`` of the database
-    indexes the words of the same four, without a limit on the first two.
-
-    Args:
-        title: Title of the document; the first 200 characters are used.
-        heading: Heading path of the chunk, "Install > Linux"; the last 200 characters are used.
-        text: Text of the chunk.
-        context: Context of the chunk, see ``ingestion.contexts``.
+    Chunks rarely repeat their topic; titles add it. ``vectorforge.add_terms`` of the database indexes the
+    words of the same four, but not only the first 200 characters of the title and the last of the heading.
     """
     named = title if title and not (heading or "").startswith(title) else ""
     header = (named[:_MAX_HEADER_CHARS], (heading or "")[-_MAX_HEADER_CHARS:], context)

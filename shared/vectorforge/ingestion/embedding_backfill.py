@@ -36,8 +36,6 @@ class EmbeddingBackfill:
     one batch at most, which another process repeats after the lease has expired.
 
     Args:
-        database: Database of the chunks; open before the first step.
-        embeddings: Registry with the providers of collections and changes.
         batch: Chunks embedded in one step, at least 1.
         lease_s: Seconds after which another process may repeat a step; a process that was only slow then
             finds its vectors stored already.

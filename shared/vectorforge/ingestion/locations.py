@@ -103,11 +103,8 @@ _HEADING_LINE = re.compile(r"\s*(#{1,6}\s|[-=*_|]{3,})")
 def outline_contexts(text: str, chunks: Sequence[TextChunk]) -> list[str | None]:
     """Return each chunk's context: first sentences of document and section that are not in the chunk.
 
-    Title and heading path are not repeated, since they are embedded and indexed with every chunk.
-
-    Args:
-        text: Text of the document.
-        chunks: Its chunks in their order. Consecutive ones with the same heading are a section.
+    Title and heading path are not repeated, since they are embedded and indexed with every chunk. Consecutive
+    chunks with the same heading are a section.
     """
     opening = first_sentence(text[:_READ])
     contexts: list[str | None] = []
@@ -145,17 +142,9 @@ _PLACES: Final = ("page", "slide", "sheet")
 def locations_of(
     text: str, spans: Sequence[TextSpan], start: int, end: int, headings: Headings
 ) -> list[Location]:
-    """Return the places of ``text[start:end]`` in the file.
+    """Return the places of ``text[start:end]`` in the file, at most 20.
 
-    Args:
-        text: The document's text.
-        spans: Its spans, ascending.
-        start: Offset of the chunk's first character.
-        end: Offset after its last one.
-        headings: Its headings, the locations in files without pages, slides and sheets.
-
-    Returns:
-        One location for each page or slide and each block of cells, or each heading, in order; at most 20.
+    They are pages, slides and blocks of cells, or ``headings`` in files without these.
     """
     found: list[dict[str, Any]] = []
     first = bisect_right(spans, start, key=attrgetter("end"))

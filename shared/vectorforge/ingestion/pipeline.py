@@ -87,12 +87,7 @@ class IngestionPipeline:
     async def delete_left_out(
         self, collection: Collection, parts: Sequence[DocumentPart], results: Sequence[DocumentResult]
     ) -> int:
-        """Delete the documents of a JSONL file that are no longer in the file.
-
-        Args:
-            collection: Collection of the file.
-            parts: Every part of the file.
-            results: Their results; if one failed, nothing is deleted.
+        """Delete the documents of a JSONL file that are not among all its parts, unless one failed.
 
         Returns:
             Number of deleted documents; 0 for other files.

@@ -95,17 +95,8 @@ class RAGIngestionPipeline:
     ) -> IngestedProfile:
         """Store or replace the documents of rows; other documents of the profile stay.
 
-        Args:
-            profile_id: The profile, 0 or more; it begins with its first document.
-            profile_summary: Text about the whole profile; empty: none.
-            experiences: Rows as a database gives them, see ``profile_text``; a row with the same ``id`` is
-                replaced.
-            projects: The same.
-            skills: The same, or names; stored as one document, which is replaced.
-            education: The same.
-
-        Returns:
-            Counts of the changes.
+        Rows are as a database gives them, see ``profile_text``; one with the same ``id`` is replaced. Skills
+        may be names, and are one document, which is replaced. An empty summary is none.
 
         Raises:
             InvalidInputError: A row comes twice, something cannot be stored, or there are too many chunks.
@@ -131,18 +122,8 @@ class RAGIngestionPipeline:
     ) -> IngestedProfile:
         """Store a CV or another text, or replace the one with the same type and id.
 
-        Args:
-            profile_id: The profile.
-            document_text: The text; ``ingestion.extract`` reads files.
-            source_type: Type of the document.
-            source_id: Id among documents of its type, 1 to 1,000 characters.
-            title: Title shown with its chunks.
-            media_type: Markdown is cut by its headings.
-            metadata: Metadata, for filters.
-            spans: Headings, rows and locations of the text, ascending.
-
-        Returns:
-            Counts of the changes.
+        ``ingestion.extract`` reads files. ``source_id`` has 1 to 1,000 characters, Markdown is cut by its
+        headings, and ``spans`` are as in ``ExtractedDocument``.
 
         Raises:
             ExtractionError: ``empty`` or ``too_large``.
@@ -171,18 +152,6 @@ class RAGIngestionPipeline:
         Called again with the same data it changes nothing, and what has not changed is not embedded again.
         Chunks of the summary and the rows are always replaced. CVs and other texts, which the database of
         profiles does not hold, stay unless ``documents`` is given: ``documents=[]`` removes them all.
-
-        Args:
-            profile_id: The profile.
-            profile_summary: As ``ingest_profile_data``; so are the rows. What is not among them is removed.
-            experiences: Rows.
-            projects: Rows.
-            skills: Rows or names.
-            education: Rows.
-            documents: CVs and other texts, of which those not given are removed; None: all of them stay.
-
-        Returns:
-            Counts of the changes.
 
         Raises:
             VectorForgeError: As ``ingest_profile_data``; nothing was written.

@@ -72,12 +72,7 @@ def summary_document(summary: str) -> list[ProfileDocument]:
 
 
 def row_documents(kind: SourceType, rows: Sequence[Row], field_name: str) -> list[ProfileDocument]:
-    """Return one document for each row with text.
-
-    Args:
-        kind: Type of the rows.
-        rows: Rows with or without a key in the column ``id``; without one, the text is the key.
-        field_name: Name of the rows in errors.
+    """Return one document for each row with text, whose key is the column ``id``, else its text.
 
     Raises:
         InvalidInputError: Two rows have the same key.

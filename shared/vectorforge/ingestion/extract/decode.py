@@ -35,10 +35,6 @@ def decode(content: bytes, declared: str | None = None) -> tuple[str, list[str]]
     a mark, if every second byte is NUL; then UTF-8; else UTF-8 with some broken bytes or
     Windows-1252, whichever fits better.
 
-    Args:
-        content: The whole file.
-        declared: Character set declared by the client or by the document.
-
     Returns:
         The cleaned text and one warning for each kind of guess or replacement, with its count.
 

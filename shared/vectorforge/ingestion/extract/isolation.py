@@ -19,13 +19,8 @@ PAGE_IMAGE = "page_image"
 """Job of a child that renders a page of a PDF; the other jobs are media types."""
 _MEMORY_BYTES = 2 * 1024**3  # address space, not resident memory
 _POLL_S = 0.1
-_PASSED_ON = (
-    "PATH",
-    "LD_LIBRARY_PATH",
-    "LANG",
-    "SYSTEMROOT",
-    "TESSDATA_PREFIX",
-)  # what an interpreter needs to start; no secrets
+_PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "LANG", "SYSTEMROOT", "TESSDATA_PREFIX")
+"""Variables that an interpreter needs to start; no secrets."""
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "OPENBLAS_NUM_THREADS"), "1")
 """Threads of OCR: each takes memory and CPU time of the limits, and several documents are read at once."""

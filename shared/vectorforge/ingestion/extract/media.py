@@ -123,16 +123,9 @@ read in folders where OCR is on."""
 _MAY_BE_TEXT = {"", "application/octet-stream", "binary/octet-stream", XML}
 _OLE2 = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _NOT_TEXT = (
-    b"\x89PNG",
-    b"\xff\xd8\xff",
-    b"GIF8",
-    b"RIFF",
-    b"\x1f\x8b",
-    b"PK\x03\x04",
-    b"BZh",
-    b"\x7fELF",
+    b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF", b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\x7fELF",
     b"7z\xbc\xaf",
-)
+)  # fmt: skip
 _IN_ZIP = (
     (b"word/document.xml", DOCX),
     (b"ppt/presentation.xml", PPTX),
@@ -151,11 +144,8 @@ _READABLE = (
 def detect(content: bytes, source: str, media_type: str | None) -> str:
     """Detect the format of a document, as one of this module's constants.
 
-    Args:
-        content: The whole document.
-        source: Its path, URL or key; only the extension is looked at.
-        media_type: Declared media type, with or without parameters; ``application/octet-stream`` is
-            ignored. Unknown ``text/`` types are read as plain text.
+    Of ``source`` only the extension counts. ``application/octet-stream`` is ignored, and unknown ``text/``
+    types are read as plain text.
 
     Raises:
         ExtractionError: ``unsupported_type``, or ``encrypted`` for a password-protected Office file.
