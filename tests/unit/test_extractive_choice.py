@@ -1,14 +1,11 @@
 """Choice of the sentences, list items and rows that the extractive provider quotes."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from tests.support.vendors.hashing_embedder import HashingEmbedder
-from tests.unit.extractive_answers import BILLING, DANUBE, RHINE, answer, quotations
-from vectorforge.errors import EmbeddingError
-from vectorforge.llm.providers.extractive import NO_ANSWER, ExtractiveProvider
+from tests.unit.extractive_answers import BILLING, RHINE, answer, quotations
+from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.types import GroundingSource
 
 THREE_LAYERS = "Three layers isolate tenants:\n\n1. Code.\n2. Statements.\n3. The database.\n"
@@ -127,31 +124,6 @@ async def test_words_of_a_setting_do_not_count_alone() -> None:
     assert "IDEMPOTENCY_KEPT_APART" in await answer("IDEMPOTENCY_KEPT_APART", RHINE, table)
 
 
-async def test_embeddings_select_sentence_when_words_do_not_match() -> None:
-    async def embed(texts: Sequence[str]) -> list[list[float]]:
-        return [[1.0, 0.0] if "price" in text or "euros" in text else [0.0, 1.0] for text in texts]
-
-    text = "The ticket office opens at nine. A ride is four euros for one adult."
-    chosen = await answer("What is the price of a ticket?", text, provider=ExtractiveProvider(embed=embed))
-    assert "four euros" in chosen
-    by_words = await answer("What is the price of a ticket?", text)
-    assert "ticket office" in by_words
-
-
-async def test_failing_embedder_falls_back_to_words(caplog: pytest.LogCaptureFixture) -> None:
-    async def embed(texts: Sequence[str]) -> list[list[float]]:
-        raise EmbeddingError("down")
-
-    text = await answer("How long is the Rhine?", RHINE, provider=ExtractiveProvider(embed=embed))
-    assert "1,230 km" in text
-    assert "by words alone" in caplog.text
-
-
-async def test_extractive_answer_with_embedding_provider_quotes_source() -> None:
-    provider = ExtractiveProvider(embed=HashingEmbedder().embed_documents)
-    assert "1,230 km" in await answer("How long is the Rhine?", RHINE, DANUBE, provider=provider)
-
-
 async def test_questions_in_sources_are_not_quoted() -> None:
     faq = "How long is the Rhine? The Rhine measures some 1,230 km from source to mouth."
     example = 'Try this:\n\n    ask "How long is the Rhine?"\n'
@@ -212,55 +184,3 @@ async def test_low_relevance_source_needs_more_matching_words(relevance: float, 
     question = [{"role": "user", "content": "When did kings sign a long peace treaty in Rome?"}]
     text = (await ExtractiveProvider().generate(question, sources=given)).content
     assert quotations(text)[0][1] == first
-
-
-class NearEmbedder:
-    """To it all texts are near, as texts of other scripts are to an English model."""
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        return [[1.0, 0.0]] * len(texts)
-
-
-@pytest.mark.parametrize(
-    ("own", "foreign", "text"),
-    [
-        ("Где хранятся ключи?", "Кто открыл Америку?", "Все ключи хранятся в сейфе. Сейф стоит у входа."),
-        (
-            "鍵はどこに保管されていますか？",
-            "太陽系には惑星がいくつありますか？",
-            "鍵は金庫に保管されています。入口には金庫があります。鍵もいくつかあります。",
-        ),
-        (
-            "열쇠는 어디에 보관되나요?",
-            "여권은 어떻게 신청하나요?",
-            "열쇠는 금고에 보관됩니다. 금고를 어떻게 여는지 하나씩 설명합니다.",
-        ),
-        ("กุญแจเก็บไว้ที่ไหน", "ใครค้นพบทวีปอเมริกา", "กุญแจเก็บไว้ในตู้ข้างประตูทางเข้าสำนักงาน"),
-    ],
-)
-async def test_foreign_query_in_another_script_is_refused(own: str, foreign: str, text: str) -> None:
-    provider = ExtractiveProvider(embed=NearEmbedder().embed)
-    assert (await answer(foreign, text, provider=provider)) == NO_ANSWER
-    assert (await answer(own, text, provider=provider)) != NO_ANSWER
-
-
-async def test_foreign_query_with_common_words_in_a_language_unknown_to_the_model_is_refused() -> None:
-    text = "Chìa khóa của văn phòng được cất trong két sắt. Két sắt là của công ty và ở cạnh cửa ra vào."
-
-    async def embed(texts: Sequence[str]) -> list[list[float]]:
-        return [[1.0, 0.0], *([0.55, 0.835] for _ in texts[1:])]
-
-    provider = ExtractiveProvider(embed=embed)
-    assert (await answer("Thủ đô của Úc là gì?", text, provider=provider)) == NO_ANSWER
-    assert (await answer("Chìa khóa được cất ở đâu?", text, provider=provider)) != NO_ANSWER
-
-
-async def test_words_alone_rank_between_texts_of_another_script() -> None:
-    text = "Сейф стоит у входа. Все ключи хранятся в сейфе."
-    query = "Где хранятся ключи?"
-
-    async def embed(texts: Sequence[str]) -> list[list[float]]:
-        return [[1.0, 0.0] if one == query or "ключи" not in one else [0.0, 1.0] for one in texts]
-
-    chosen = await answer(query, text, provider=ExtractiveProvider(embed=embed))
-    assert chosen.startswith("Все ключи хранятся в сейфе.")

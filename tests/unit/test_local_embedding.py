@@ -80,7 +80,7 @@ class ReferenceModel:
             mixed[:, part] = (scores / scores.sum(-1, keepdims=True)) @ value[:, part]
         return self.norm(x + self.linear(mixed, f"{name}.output.dense"), f"{name}.output.LayerNorm")
 
-    def embed(self, text: str) -> Any:
+    def tokens(self, text: str) -> Any:
         ids = self.tokenizer.encode(text).ids
         table = "embeddings.{}_embeddings.weight".format
         x = self.weights[table("word")][ids] + self.weights[table("position")][: len(ids)]
@@ -92,8 +92,22 @@ class ReferenceModel:
             inner = self.linear(x, f"{name}.intermediate.dense")
             inner = inner * 0.5 * (1 + erf(inner / math.sqrt(2)))
             x = self.norm(x + self.linear(inner, f"{name}.output.dense"), f"{name}.output.LayerNorm")
-        mean = x.mean(0)
-        return mean / np.linalg.norm(mean)
+        return x
+
+    def embed(self, text: str) -> Any:
+        return unit(self.tokens(text).mean(0))
+
+    def similarity(self, query: str, heading: str, text: str) -> float:
+        """Cosine and late interaction, without the model's own tokens and those of the heading."""
+        passage = f"{heading}: {text}"
+        start = len(self.tokenizer.encode(f"{heading}:").ids) - 1
+        of_query, of_text = unit(self.tokens(query)[1:-1]), unit(self.tokens(passage)[start:-1])
+        late = (of_query @ of_text.T).max(axis=1).mean()
+        return float(self.embed(query) @ self.embed(passage) + 2 * late) / 3
+
+
+def unit(vectors: Any) -> Any:
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
 async def test_vectors_match_published_model(provider: LocalEmbeddingProvider) -> None:
@@ -104,6 +118,17 @@ async def test_vectors_match_published_model(provider: LocalEmbeddingProvider) -
         # https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html#when-and-why-do-i-need-to-try-u8u8
         assert np.dot(vector, reference.embed(text)) >= 0.98, text
         assert math.hypot(*vector) == pytest.approx(1, abs=1e-5)
+
+
+async def test_comparison_matches_published_model(provider: LocalEmbeddingProvider) -> None:
+    reference, compare, query = ReferenceModel(), provider.comparison(), "How long is the Rhine?"
+    passages = [("Rivers > Rhine", "It is 1,230 km long."), ("Rivers", SENTENCES[6]), ("Terms", SENTENCES[8])]
+    assert compare is not None
+    found = await compare(query, passages)
+    assert found == pytest.approx([reference.similarity(query, *passage) for passage in passages], abs=0.03)
+    without_heading, empty = await compare(query, [("", passages[0][1]), ("Rhine", "")])
+    assert without_heading < found[0]
+    assert -1 <= empty < 0.4
 
 
 async def test_vector_is_independent_of_batch_neighbors(provider: LocalEmbeddingProvider) -> None:

@@ -92,6 +92,7 @@ async def test_folder_model_is_default_and_bundled_model_remains(tmp_path: Path)
     assert local.name == "local"
     assert local.default_model.startswith("tiny@")
     assert (local.dimension(), local.dimension(BUNDLED), local.dimension("gpt")) == (DIMENSION, 384, None)
+    assert local.comparison() is None  # weighted for the bundled model
     assert local.traits() == ModelTraits("query: ", "passage: ", ("en", "de"))
     assert local.traits(BUNDLED) == ModelTraits("", "", ("en",))
     assert len(await local.embed_query("cats")) == DIMENSION

@@ -244,8 +244,9 @@ class Shared:
         """Provider that quotes chunks when no model is available."""
         from vectorforge.llm.providers.extractive import ExtractiveProvider
 
+        embedder = self.embedding_registry.get_default()
         return ExtractiveProvider(
-            embed=self.embedding_registry.get_default().embed_documents, metrics=self.metrics
+            embed=embedder.embed_documents, compare=embedder.comparison(), metrics=self.metrics
         )
 
     @cached_property
@@ -365,11 +366,13 @@ def model_registries(
         ),
         retry_budget=retry_budget,
     )
+    embedder = embedding_registry.get_default()
     llm_registry.auto_discover(
         config,
         store=store,
         fallback=ExtractiveProvider(
-            embed=embedding_registry.get_default().embed_documents,
+            embed=embedder.embed_documents,
+            compare=embedder.comparison(),
             metrics=metrics,
             health_checker=health_checker,
         ),

@@ -27,6 +27,9 @@ from vectorforge.vendors.resilience import RetryBudget, with_retries
 Batch: TypeAlias = Sequence[tuple[int, str]]
 """Pairs of (position among the caller's texts, text)."""
 
+Compare: TypeAlias = Callable[[str, Sequence[tuple[str, str]]], Awaitable[Sequence[float]]]
+"""Query, pairs of (heading, text) -> how near each text is below its heading, -1 to 1, in the same order."""
+
 
 class ModelTraits(NamedTuple):
     """Properties of an embedding model that are not added by its provider, but by those who use it."""
@@ -115,6 +118,10 @@ class EmbeddingProvider(ABC):
     def traits(self, model: str | None = None) -> ModelTraits:
         """Return the prefixes and languages of a model; default: the default one."""
         return ModelTraits()
+
+    def comparison(self) -> Compare | None:
+        """Return the default model's comparison word by word; None if it has one vector for a text."""
+        return None
 
     async def embed_query(
         self, text: str, *, model: str | None = None, deadline: Deadline | None = None

@@ -3,12 +3,12 @@
 import asyncio
 import threading
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
 
-from vectorforge.embedding.base import EmbeddingProvider, ModelTraits
+from vectorforge.embedding.base import Compare, EmbeddingProvider, ModelTraits
 from vectorforge.embedding.providers import minilm
 from vectorforge.errors import ConfigurationError, EmbeddingError, UnknownModelError
 from vectorforge.health import ComponentHealth
@@ -20,6 +20,9 @@ if TYPE_CHECKING:  # imported on first use, to keep a cold start without a local
 _MINILM = "all-MiniLM-L6-v2"
 _MAX_TOKENS = 256  # max_seq_length of the model's sentence_bert_config.json
 _FOLDER_SETTING = "VECTORFORGE_LOCAL_EMBEDDING_PATH"
+R = TypeVar("R")
+
+_FAILED = "The local embedding model failed."
 _BATCH_TIMEOUT_S = 300.0  # the first batch may wait for the model to be built on a busy machine
 
 
@@ -62,9 +65,12 @@ class InProcessEmbeddingProvider(EmbeddingProvider):
                 f'The {self.title} embedding provider has "{self.default_model}" only, not "{model[:100]}".'
             )
             raise UnknownModelError(message)
+        return await self._in_thread(self.embed, texts, model)
+
+    async def _in_thread(self, work: Callable[..., R], *arguments: Any) -> R:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self.threads, thread_name_prefix=f"vectorforge-{self.name}")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self.embed, texts, model)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
     async def _health_probe(self) -> ComponentHealth:
         """Embed one word if the model is loaded."""
@@ -145,7 +151,21 @@ class LocalEmbeddingProvider(InProcessEmbeddingProvider):
             return loaded.embed(texts)
         except Exception as exc:
             # onnxruntime and tokenizers raise bare Exception and RuntimeError subclasses
-            raise EmbeddingError("The local embedding model failed.") from exc
+            raise EmbeddingError(_FAILED) from exc
+
+    def comparison(self) -> Compare | None:
+        """Return the comparison by MiniLM's vectors of tokens, if it is the default model."""
+        return self._compare if self.default_model == _MINILM else None
+
+    async def _compare(self, query: str, passages: Sequence[tuple[str, str]]) -> Sequence[float]:
+        return await self._in_thread(self._similarities, query, passages)
+
+    def _similarities(self, query: str, passages: Sequence[tuple[str, str]]) -> Sequence[float]:
+        model = cast("_MiniLM", self._loaded(_MINILM))
+        try:
+            return model.similarities(query, passages)
+        except Exception as exc:
+            raise EmbeddingError(_FAILED) from exc
 
     async def preload(self) -> None:
         """Load the folder's model; raise ConfigurationError if it is not the pinned one or cannot be used."""
@@ -187,6 +207,33 @@ class _MiniLM:
             (output,) = self._session.run(["embedding"], {"input_ids": np.array([encoding.ids])})
             vectors.append(output[0].tolist())
         return vectors
+
+    def similarities(self, query: str, passages: Sequence[tuple[str, str]]) -> list[float]:
+        """Return how near the text of each (heading, text) is to a query, -1 to 1, in order.
+
+        A third is the cosine of the vectors of query and passage. Two thirds are the late interaction of
+        ColBERT (https://arxiv.org/abs/2004.12832): the mean over the query's tokens of the best cosine with a
+        token of the text, which the model reads below its heading.
+        """
+        vector, of_query = self._vectors(query)
+        found: list[float] = []
+        for heading, text in passages:
+            before = f"{heading}: " if heading else ""
+            passage, of_text = self._vectors(before + text, start=len(before))
+            late = (of_query @ of_text.T).max(axis=1, initial=0.0).mean() if len(of_query) else 0.0
+            found.append(float(vector @ passage + 2 * late) / 3)
+        return found
+
+    def _vectors(self, text: str, *, start: int = 0) -> "tuple[Any, Any]":
+        """Return the text's vector and those of its tokens from a character on, all of L2 norm 1."""
+        import numpy as np
+
+        encoding = self._tokenizer.encode(text)
+        outputs = self._session.run(["embedding", "tokens"], {"input_ids": np.array([encoding.ids])})
+        # tokens of the model's own, such as [CLS], have no characters
+        own = [place for place, (begin, end) in enumerate(encoding.offsets) if start <= begin < end]
+        tokens = outputs[1][0][own]
+        return outputs[0][0], tokens / np.linalg.norm(tokens, axis=1, keepdims=True)
 
 
 class _FolderModel:

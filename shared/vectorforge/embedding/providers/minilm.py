@@ -34,7 +34,7 @@ _BUILD_TIMEOUT_S = 240.0  # it takes 4 s on an idle core
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
-BUILDER_VERSION = 1
+BUILDER_VERSION = 2
 """Incremented with every change of the graph or its quantisation; part of the built file's name."""
 
 DIMENSION = 384
@@ -228,7 +228,10 @@ class _Graph:
 
 
 def build(weights: Mapping[str, Any]) -> Any:
-    """Return the fp32 model: ``input_ids`` int64 [1, tokens] -> ``embedding`` float32 [1, 384], L2 norm 1.
+    """Return the fp32 model: ``input_ids`` int64 [1, tokens] -> ``embedding`` and ``tokens``.
+
+    ``tokens`` are the last layer's, float32 [1, tokens, 384]; ``embedding`` is their mean, float32 [1, 384]
+    with the L2 norm 1.
 
     Args:
         weights: Tensor name -> numpy float32 array, as in the published ``model.safetensors``.
@@ -243,6 +246,7 @@ def build(weights: Mapping[str, Any]) -> Any:
     for layer in range(_LAYERS):
         prefix = f"encoder.layer.{layer}"
         x = graph.feed_forward(graph.attention(x, f"{prefix}.attention"), prefix)
+    x = graph.op("Identity", x, output="tokens")
     pooled = graph.op("ReduceMean", x, graph.integers(1), keepdims=0)
     graph.op("LpNormalization", pooled, output="embedding", axis=-1, p=2)
     model = helper.make_model(
@@ -250,7 +254,10 @@ def build(weights: Mapping[str, Any]) -> Any:
             graph.nodes,
             "all-MiniLM-L6-v2",
             [helper.make_tensor_value_info("input_ids", TensorProto.INT64, [1, "tokens"])],
-            [helper.make_tensor_value_info("embedding", TensorProto.FLOAT, [1, DIMENSION])],
+            [
+                helper.make_tensor_value_info("embedding", TensorProto.FLOAT, [1, DIMENSION]),
+                helper.make_tensor_value_info("tokens", TensorProto.FLOAT, [1, "tokens", DIMENSION]),
+            ],
             graph.constants,
         ),
         opset_imports=[helper.make_opsetid("", _OPSET)],

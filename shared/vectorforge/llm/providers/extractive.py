@@ -5,7 +5,7 @@ import logging
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from operator import itemgetter, mul
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from vectorforge.errors import VectorForgeError
 from vectorforge.health import ComponentHealth
@@ -30,6 +30,10 @@ logger = logging.getLogger(__name__)
 
 Embed: TypeAlias = Callable[[Sequence[str]], Awaitable[Sequence[Vector]]]
 """Texts -> vectors, in the same order."""
+Compare: TypeAlias = Callable[[str, Sequence[tuple[str, str]]], Awaitable[Sequence[float]]]
+"""As ``vectorforge.embedding.base.Compare``."""
+
+R = TypeVar("R")
 
 NO_ANSWER = "I don't have enough information to answer that question."
 
@@ -43,6 +47,9 @@ _MAX_SOURCES = 20
 """Number of sources that are read, best first."""
 _EMBEDDED = 12
 """Candidates compared by vector: the best by words, so that an answer takes tens of milliseconds."""
+_CHECKED = 4
+"""Of candidates compared word by word the best, whose cosines tell whether the query is covered."""
+_MAX_HEADING_CHARS = 120
 _EMBED_TIMEOUT_S = 10.0
 _SHORT_QUERY = 3
 """Words; an answer may repeat so few."""
@@ -54,6 +61,7 @@ _SAME_STATEMENT = 0.6
 """The same from which sentences of two sources are about the same: quoted both if their values differ."""
 # Tuned by hand on a public question set (SQuAD paragraphs).
 _WEIGHT_COSINE = 2.0
+_WEIGHT_COMPARED = 3.0
 _WEIGHT_FOLLOWING = 0.3
 _WEIGHT_DISAGREES = 1.0
 
@@ -67,12 +75,13 @@ class ExtractiveProvider(BaseLLMProvider):
 
     Args:
         embed: Adds comparison by vector; words alone when not given or when it fails.
+        compare: Ranks instead of the vectors, which then only decide whether there is an answer.
         **options: See ``BaseLLMProvider``; ``default_model`` is "extractive-v1".
     """
 
-    def __init__(self, *, embed: Embed | None = None, **options: Any) -> None:
+    def __init__(self, *, embed: Embed | None = None, compare: Compare | None = None, **options: Any) -> None:
         super().__init__(**{"default_model": _MODEL, "retries": 0, **options})
-        self._embed = embed
+        self._embed, self._compare = embed, compare
 
     def provider_name(self) -> str:
         """Return "extractive"."""
@@ -106,27 +115,40 @@ class ExtractiveProvider(BaseLLMProvider):
         query, ranked, parts = await asyncio.to_thread(_ranked, text, call.sources)
         if not ranked or not query.terms:
             return [NO_ANSWER]
-        embedded = [] if query.needs_words(ranked[0][1]) else ranked[:_EMBEDDED]
-        cosines = await self._cosines(text, [candidate for _, candidate in embedded])
+        best = [] if query.needs_words(ranked[0][1]) else ranked[:_EMBEDDED]
+        compared = await self._compared(text, best, call.sources)
+        cosines = await self._cosines(text, [candidate for _, candidate in compared[:_CHECKED] or best])
         if not query.is_covered([candidate for _, candidate in ranked], cosines):
             return [NO_ANSWER]
-        if cosines:
-            pairs = zip(ranked, cosines, strict=False)
-            ranked = [(score + _WEIGHT_COSINE * cosine, c) for (score, c), cosine in pairs]
-            ranked.sort(key=itemgetter(0), reverse=True)
-        return _rendered(_select(query, ranked, parts), call.sources)
+        if cosines and not compared:
+            compared = _added(best, cosines, _WEIGHT_COSINE)
+        return _rendered(_select(query, compared or ranked, parts), call.sources)
 
-    async def _cosines(self, text: str, ranked: Sequence[Candidate]) -> list[float]:
-        """Return the cosine of the query and each candidate; empty without an embedder."""
-        if self._embed is None or not ranked:
+    async def _compared(
+        self, text: str, best: Sequence[Scored], sources: Sequence[GroundingSource]
+    ) -> list[Scored]:
+        """Return candidates by words and similarity to the query, best first; empty without ``compare``."""
+        if self._compare is None or not best:
             return []
+        headings = [(source.heading or source.title or "")[:_MAX_HEADING_CHARS] for source in sources]
+        passages = [(headings[candidate.source], candidate.piece.text) for _, candidate in best]
+        return _added(best, await self._in_time(self._compare(text, passages)) or [], _WEIGHT_COMPARED)
+
+    async def _cosines(self, text: str, best: Sequence[Candidate]) -> list[float]:
+        """Return the cosine of the query and each candidate; empty without an embedder."""
+        if self._embed is None or not best:
+            return []
+        vectors = await self._in_time(self._embed([text, *(candidate.piece.text for candidate in best)]))
+        return [_cosine(vectors[0], other) for other in vectors[1:]] if vectors else []
+
+    async def _in_time(self, call: Awaitable[R]) -> R | None:
+        """Return the result of the embedder, or None if it fails."""
         try:
             async with asyncio.timeout(_EMBED_TIMEOUT_S):
-                first, *others = await self._embed([text, *(candidate.piece.text for candidate in ranked)])
+                return await call
         except (VectorForgeError, TimeoutError) as exc:
-            logger.warning("Ranking by words alone, the embedder failed: %s", type(exc).__name__)
-            return []
-        return [_cosine(first, other) for other in others]
+            logger.warning("Ranking without the embedder, which failed: %s", type(exc).__name__)
+            return None
 
 
 def _ranked(text: str, sources: Sequence[GroundingSource]) -> tuple[WeightedQuery, list[Scored], Parts]:
@@ -165,6 +187,13 @@ def _candidates(
             Candidate(number, piece, words, before, all_terms(piece.subject), terms(piece.opens), share)
         )
     return list(result.values())
+
+
+def _added(best: Sequence[Scored], similarities: Sequence[float], weight: float) -> list[Scored]:
+    """Return candidates with weighted similarities added to their scores, best first; empty without any."""
+    pairs = zip(best, similarities, strict=bool(similarities))
+    scored = [(score + weight * similarity, candidate) for (score, candidate), similarity in pairs]
+    return sorted(scored, key=itemgetter(0), reverse=True)
 
 
 def _is_question(piece: Piece, query: str) -> bool:

@@ -1,0 +1,126 @@
+"""Quotations chosen with an embedder, and refusals that its vectors decide."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.support.vendors.hashing_embedder import HashingEmbedder
+from tests.unit.extractive_answers import DANUBE, RHINE, answer, sources
+from vectorforge.errors import EmbeddingError
+from vectorforge.llm.providers.extractive import NO_ANSWER, ExtractiveProvider
+
+
+async def test_embeddings_select_sentence_when_words_do_not_match() -> None:
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0] if "price" in text or "euros" in text else [0.0, 1.0] for text in texts]
+
+    text = "The ticket office opens at nine. A ride is four euros for one adult."
+    chosen = await answer("What is the price of a ticket?", text, provider=ExtractiveProvider(embed=embed))
+    assert "four euros" in chosen
+    by_words = await answer("What is the price of a ticket?", text)
+    assert "ticket office" in by_words
+
+
+async def test_failing_embedder_falls_back_to_words(caplog: pytest.LogCaptureFixture) -> None:
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        raise EmbeddingError("down")
+
+    text = await answer("How long is the Rhine?", RHINE, provider=ExtractiveProvider(embed=embed))
+    assert "1,230 km" in text
+    assert "Ranking without the embedder" in caplog.text
+
+
+async def test_extractive_answer_with_embedding_provider_quotes_source() -> None:
+    provider = ExtractiveProvider(embed=HashingEmbedder().embed_documents)
+    assert "1,230 km" in await answer("How long is the Rhine?", RHINE, DANUBE, provider=provider)
+
+
+class NearEmbedder:
+    """To it all texts are near, as texts of other scripts are to an English model."""
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0]] * len(texts)
+
+
+@pytest.mark.parametrize(
+    ("own", "foreign", "text"),
+    [
+        ("Где хранятся ключи?", "Кто открыл Америку?", "Все ключи хранятся в сейфе. Сейф стоит у входа."),
+        (
+            "鍵はどこに保管されていますか？",
+            "太陽系には惑星がいくつありますか？",
+            "鍵は金庫に保管されています。入口には金庫があります。鍵もいくつかあります。",
+        ),
+        (
+            "열쇠는 어디에 보관되나요?",
+            "여권은 어떻게 신청하나요?",
+            "열쇠는 금고에 보관됩니다. 금고를 어떻게 여는지 하나씩 설명합니다.",
+        ),
+        ("กุญแจเก็บไว้ที่ไหน", "ใครค้นพบทวีปอเมริกา", "กุญแจเก็บไว้ในตู้ข้างประตูทางเข้าสำนักงาน"),
+    ],
+)
+async def test_foreign_query_in_another_script_is_refused(own: str, foreign: str, text: str) -> None:
+    provider = ExtractiveProvider(embed=NearEmbedder().embed)
+    assert (await answer(foreign, text, provider=provider)) == NO_ANSWER
+    assert (await answer(own, text, provider=provider)) != NO_ANSWER
+
+
+async def test_foreign_query_with_common_words_in_a_language_unknown_to_the_model_is_refused() -> None:
+    text = "Chìa khóa của văn phòng được cất trong két sắt. Két sắt là của công ty và ở cạnh cửa ra vào."
+
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0], *([0.55, 0.835] for _ in texts[1:])]
+
+    provider = ExtractiveProvider(embed=embed)
+    assert (await answer("Thủ đô của Úc là gì?", text, provider=provider)) == NO_ANSWER
+    assert (await answer("Chìa khóa được cất ở đâu?", text, provider=provider)) != NO_ANSWER
+
+
+async def test_comparison_ranks_and_vectors_of_the_best_decide_on_the_refusal() -> None:
+    text = "The Rhine is a long river. It takes 1,230 km to the sea. The Rhine is in Europe. "
+    text += "Barges use the Rhine. The Rhine rises in the Alps. Castles line the Rhine."
+    compared: list[tuple[str, str]] = []
+
+    async def compare(query: str, passages: Sequence[tuple[str, str]]) -> list[float]:
+        compared.extend(passages)
+        return [0.9 if "1,230 km" in one else 0.1 for _, one in passages]
+
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        assert len(texts) == 5, "the query and the best four of six"
+        return [[1.0, 0.0] for _ in texts]
+
+    async def embed_far(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0], *([-1.0, 0.0] for _ in texts[1:])]
+
+    query, given = "How long is the Rhine?", [replace(sources(text)[0], heading="Rivers > Rhine")]
+    question = [{"role": "user", "content": query}]
+    response = await ExtractiveProvider(embed=embed, compare=compare).generate(question, sources=given)
+    assert response.content.startswith("It takes 1,230 km to the sea.")
+    assert ("Rivers > Rhine", "The Rhine is in Europe.") in compared
+    response = await ExtractiveProvider(embed=embed_far, compare=compare).generate(question, sources=given)
+    assert response.content == NO_ANSWER
+
+
+async def test_failing_comparison_falls_back_to_vectors() -> None:
+    text = "The Rhine is a long river. It takes 1,230 km to the sea. The Rhine is in Europe."
+
+    async def compare(query: str, passages: Sequence[tuple[str, str]]) -> list[float]:
+        raise EmbeddingError("down")
+
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0] if "long is" in one or "1,230 km" in one else [0.0, 1.0] for one in texts]
+
+    provider = ExtractiveProvider(embed=embed, compare=compare)
+    assert (await answer("How long is the Rhine?", text, provider=provider)).startswith("It takes 1,230 km")
+
+
+async def test_words_alone_rank_between_texts_of_another_script() -> None:
+    text = "Сейф стоит у входа. Все ключи хранятся в сейфе."
+    query = "Где хранятся ключи?"
+
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0] if one == query or "ключи" not in one else [0.0, 1.0] for one in texts]
+
+    chosen = await answer(query, text, provider=ExtractiveProvider(embed=embed))
+    assert chosen.startswith("Все ключи хранятся в сейфе.")
