@@ -35,7 +35,7 @@ _LATE_WRITE_S = 0.5
 
 
 class AnswerStreams(Protocol):
-    """Store of a tenant's events (``AnswerStreamRepository``)."""
+    """Store of events: ``AnswerStreamRepository``, or a ``StoredResponse`` under a key."""
 
     async def open(self, query_id: UUID) -> None:
         """Create a stream."""

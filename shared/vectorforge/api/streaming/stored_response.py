@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from uuid import UUID
 
@@ -25,7 +25,7 @@ from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerR
 from vectorforge.deadline import Deadline
 from vectorforge.errors import VectorForgeError
 from vectorforge.pipeline.stopping import StopSignal
-from vectorforge.pipeline.types import ErrorEvent, QueryEvent
+from vectorforge.pipeline.types import QueryEvent
 
 
 class ResumableQueryResponse(QueryEventResponse):
@@ -121,10 +121,14 @@ class StoredResponse:
         self.stop = StopSignal()
         """Stops the stream on request."""
         self.is_streamed = False
+        self.give_up = answers.give_up
+        self._answers = answers
+        self._response: ResumableQueryResponse | None = None
+        self._head: StreamHead | None = None
+        """Head of a streamed response until it is stored."""
         self._query_id = query_id
-        self._storage = _Storage(answers)
         self.buffer = AnswerBuffer(
-            self._storage,
+            self,
             query_id,
             self.stop,
             deadline=deadline,
@@ -141,56 +145,23 @@ class StoredResponse:
             VectorForgeError: The query failed before its answer began.
         """
         self.is_streamed = True
-        opened = await OpenedQuery.open(events)
-        noting = _FailureNoting(encoder, self._storage.note_failure)
-        response = ResumableQueryResponse(opened, noting, self.buffer)
-        self._storage.head = StreamHead(dict(response.headers), resumable)
+        response = ResumableQueryResponse(await OpenedQuery.open(events), encoder, self.buffer)
+        self._response, self._head = response, StreamHead(dict(response.headers), resumable)
         if resumable:  # its reader may resume in another process
             with suppress(VectorForgeError):  # else written with the first events
-                await self._storage.write(self._query_id, EventBatch(1, b"", 0))
+                await self.write(self._query_id, EventBatch(1, b"", 0))
         return response
 
-
-class _Storage:
-    """Adapter of the repository for the buffer."""
-
-    def __init__(self, answers: IdempotentAnswerRepository) -> None:
-        self.head: StreamHead | None = None
-        self._answers = answers
-        self._has_failed = False
-        self._has_begun = False
-
-    def note_failure(self) -> None:
-        """Note that the answer ends with an error, so that a retry generates it again."""
-        self._has_failed = True
-
     async def open(self, query_id: UUID) -> None:
-        raise AssertionError("it was opened when its key was claimed")
+        """Do nothing: it was opened when its key was claimed."""
 
     async def write(
         self, query_id: UUID, batch: EventBatch, state: StreamState = "running"
     ) -> Readership | None:
-        head = None if self._has_begun else self.head
-        retain = state == "running" or not self._has_failed
+        """Store events for the buffer; one that ends with an error is generated again by a retry."""
+        head, has_failed = self._head, self._response is not None and self._response.has_failed
+        retain = state == "running" or not has_failed
         seen = await self._answers.write(query_id, batch, state, head=head, retain=retain)
-        self._has_begun = head is not None or self._has_begun
+        if head is not None:
+            self._head = None
         return seen
-
-    async def give_up(self, query_id: UUID) -> bool:
-        return await self._answers.give_up(query_id)
-
-
-class _FailureNoting:
-    """Encoder that reports a failure."""
-
-    def __init__(self, encoder: QueryEventEncoder, note: Callable[[], None]) -> None:
-        self.request_id = encoder.request_id
-        self.headers = encoder.headers
-        self.ping = encoder.ping
-        self._encoder = encoder
-        self._note = note
-
-    def encode(self, event: QueryEvent) -> bytes:
-        if type(event) is ErrorEvent:
-            self._note()
-        return self._encoder.encode(event)

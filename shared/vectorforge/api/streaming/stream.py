@@ -228,6 +228,8 @@ class QueryEventResponse(EventSourceResponse):
         self, query: OpenedQuery, encoder: QueryEventEncoder, *, deadline: Deadline | None = None
     ) -> None:
         super().__init__((), headers={**STREAM_HEADERS, **encoder.headers})
+        self.has_failed = False
+        """True if the last event is an error."""
         self._query = query
         self._encoder = encoder
         self._deadline = deadline
@@ -252,6 +254,7 @@ class QueryEventResponse(EventSourceResponse):
                     await self._flush(delivery)
             async for event in self._query.rest:
                 last = isinstance(event, DoneEvent | ErrorEvent)
+                self.has_failed = type(event) is ErrorEvent
                 if put(encode(event), last=last):
                     await self._flush(delivery)
                 if isinstance(event, TokenEvent):
@@ -263,6 +266,7 @@ class QueryEventResponse(EventSourceResponse):
             raise
         except Exception as exc:  # noqa: BLE001 - after the first byte every failure becomes the one error event
             error = exc
+        self.has_failed = True
         log_unexpected(logger, f"Request {self._encoder.request_id} failed", error)
         own = error if isinstance(error, VectorForgeError) else VectorForgeError()  # not another's message
         if put(encode(ErrorEvent(own, "generate", "".join(answer))), last=True):
