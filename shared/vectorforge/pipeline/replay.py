@@ -86,7 +86,9 @@ class QueryReplayer:
         if not log.query_text or log.query_text.startswith("sha256:"):
             replay.note("not_logged", "The query log of this tenant has no text of this query.")
         run = self._run(log, request, history, replay)
-        self._compare_model(log, run, replay)
+        today = (run.provider and run.provider.name, run.model)
+        if today != (log.provider, replay.settings["model"]):
+            replay.note("model", f"Today {today[0]} · {today[1]} answers by default.")
         if not any(change.kind in ("chunk_deleted", "not_logged") for change in replay.changes):
             self._rebuild(run, chunks, request, replay)
         return replay
@@ -149,11 +151,6 @@ class QueryReplayer:
             run.provider = self.llm_registry.get(name) if name else self.llm_registry.get_default()
         run.llm_model = config.llm_model
         return run
-
-    def _compare_model(self, log: QueryLog, run: QueryRun, replay: QueryReplay) -> None:
-        today = (run.provider and run.provider.name, run.model)
-        if today != (log.provider, replay.settings["model"]):
-            replay.note("model", f"Today {today[0]} · {today[1]} answers by default.")
 
     def _rebuild(
         self, run: QueryRun, chunks: list[RetrievedChunk], request: Any, replay: QueryReplay

@@ -130,7 +130,8 @@ class QuerySteps:
 
     async def _search(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
         """Find chunks or a cached answer; the query's start is logged before the first event is yielded."""
-        await self._look_up_answer(run)
+        if self.answer_cache is not None and run.is_cacheable:
+            run.cache.hit = await self.answer_cache.look_up(run)
         has_table = self.query_log.table is not None
         is_logged_once = has_table and run.cache.hit  # with its end
         async with nullcontext() if is_logged_once else concurrently(self.query_log.start(run)) as started:
@@ -146,10 +147,6 @@ class QuerySteps:
                     async for event in _events_of(search, steps):
                         yield event
                 await search
-
-    async def _look_up_answer(self, run: QueryRun) -> None:
-        if self.answer_cache is not None and run.is_cacheable:
-            run.cache.hit = await self.answer_cache.look_up(run)
 
     async def _rewrite(self, run: QueryRun) -> None:
         """Set the text to search for, unless the answer is cached: then it is the one of that search."""

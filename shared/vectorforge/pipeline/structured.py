@@ -44,14 +44,14 @@ class _At(Enum):
 
 
 class AnswerReader:
-    r"""Reads one text property of a JSON object (https://www.rfc-editor.org/rfc/rfc8259) piece by piece.
+    r"""Reads the text property ``answer`` of a JSON object piece by piece.
 
     The pieces may be cut anywhere, within an escape too. Tolerated are a code fence around the object, line
     breaks and ``\d`` inside of texts, unescaped quotation marks, and a text instead of an object.
+    https://www.rfc-editor.org/rfc/rfc8259
     """
 
-    def __init__(self, key: str = "answer") -> None:
-        self._key = key
+    def __init__(self) -> None:
         self._at = _At.START
         self._pending = ""
         """Text received; read up to ``_next``."""
@@ -130,7 +130,7 @@ class AnswerReader:
         key = _KEY.match(self._pending, self._next)
         if key is None:
             return not _KEY_SO_FAR.fullmatch(self._pending, self._next) and self._give_up()
-        if self._pending[key.end()] == '"' and _unescaped(key[1]) == self._key:
+        if self._pending[key.end()] == '"' and _unescaped(key[1]) == "answer":
             return self._go(_At.TEXT, key.end() + 1)
         return self._go(_At.OTHER_VALUE, key.end())
 
@@ -211,8 +211,8 @@ def _character(code: int) -> str:
 
 logger = logging.getLogger(__name__)
 
-Confidence: TypeAlias = Literal["high", "medium", "low"]
-_CONFIDENCES: Mapping[Any, Confidence] = {"high": "high", "medium": "medium", "low": "low"}
+_Confidence: TypeAlias = Literal["high", "medium", "low"]
+_CONFIDENCES: Mapping[str, _Confidence] = {"high": "high", "medium": "medium", "low": "low"}
 
 
 async def read_answer(
@@ -250,19 +250,16 @@ def structured_answer(
         logger.error("The model's answer is not a JSON object; it is treated as text.")
         return StructuredAnswer()
     named = list(_texts(properties.get("sources"), "url"))
-    known = _known_sources(used)
+    # The best chunk's spelling has priority.
+    known = {_normalised(chunk.document_source): chunk.document_source for chunk in reversed(used)}
+    confidence = properties.get("confidence")
     found = [known.get(_normalised(url)) for url in named]
     return StructuredAnswer(
         examples=tuple(_texts(properties.get("examples"), "code")),
         source_urls=tuple(dict.fromkeys(url for url in found if url is not None)),
         dropped_source_urls=found.count(None),
-        confidence=_confidence(properties.get("confidence")),
+        confidence=_CONFIDENCES.get(str(confidence).strip().lower(), "low"),
     )
-
-
-def _known_sources(used: Sequence[RetrievedChunk]) -> dict[str, str]:
-    """Return sources by their normalized spelling; the best chunk's spelling has priority."""
-    return {_normalised(chunk.document_source): chunk.document_source for chunk in reversed(used)}
 
 
 def _normalised(url: str) -> str:
@@ -278,7 +275,3 @@ def _texts(value: Any, key: str) -> Iterator[str]:
             yield text
         elif text:
             yield json.dumps(text, ensure_ascii=False)
-
-
-def _confidence(value: Any) -> Confidence:
-    return _CONFIDENCES.get(value.strip().lower() if isinstance(value, str) else None, "low")

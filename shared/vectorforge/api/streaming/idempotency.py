@@ -43,11 +43,6 @@ def key_of(headers: Headers) -> bytes:
     return hashlib.sha256(given[0].encode("ascii")).digest()
 
 
-def fingerprint_of(method: str, path: str, body: bytes) -> bytes:
-    """Return the SHA-256 of a request, 32 bytes; the path is the one below the mount point."""
-    return hashlib.sha256(f"{method} {path}\n".encode() + body).digest()
-
-
 REPLAYED = ("idempotent-replayed", "true")
 MAX_WAITING = 16
 """Requests that wait for one answer in this process; each polls the database up to ten times a second."""
@@ -73,7 +68,7 @@ class IdempotentResponse(Response):
         scope = request.scope
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         self._key = key_of(request.headers)
-        self._fingerprint = fingerprint_of(scope["method"], path, body)
+        self._fingerprint = hashlib.sha256(f"{scope['method']} {path}\n".encode() + body).digest()
         self._request = request
         self._query_id = RequestState.of(scope).query_id
         self._body = body

@@ -225,7 +225,8 @@ class EventEncoder:
                 is_plan = step.kind == "plan"
                 return ("plan", PlanData.of(step)) if is_plan else ("search", SearchData.of(step))
             case SourcesEvent():
-                return "sources", self._sources(event)
+                sources = numbered_sources(event.sources) if self._with_sources else []
+                return "sources", SourcesData(sources=sources, retrieval_ms=event.retrieval_latency_ms)
             case DegradedEvent():
                 return "degraded", DegradedData.of(event)
             case CitationEvent():
@@ -238,10 +239,6 @@ class EventEncoder:
                 return "error", self._error(event)
             case TokenEvent() | ToolCallEvent():
                 raise AssertionError("encode() deals with tokens, and native requests have no tools")
-
-    def _sources(self, event: SourcesEvent) -> SourcesData:
-        sources = numbered_sources(event.sources) if self._with_sources else []
-        return SourcesData(sources=sources, retrieval_ms=event.retrieval_latency_ms)
 
     def _error(self, event: ErrorEvent) -> ErrorData:
         problem = problem_of(event.error, request_id=self.request_id, prefix=self._problem_prefix)

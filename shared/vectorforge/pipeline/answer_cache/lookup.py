@@ -7,6 +7,7 @@ share of the tenant's limits.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
@@ -125,19 +126,15 @@ class QueryLookupService:
         except (VectorForgeError, TimeoutError) as exc:
             logger.warning("The caches were not read: %s", type(exc).__name__)
             run.cache.digest = None
-            return await self._find_alone(name)
+            with suppress(NotFoundError):
+                return QueryLookup(await self.find_collection(name))
+            return None
         if row is None:
             return None
         self.note_log_text(row.log_text)
         if digest is not None:
             run.cache.found = row.answer
         return QueryLookup(row.collection, text, row.vector)
-
-    async def _find_alone(self, name: str) -> QueryLookup | None:
-        try:
-            return QueryLookup(await self.find_collection(name))
-        except NotFoundError:
-            return None
 
 
 def query_claim(run: QueryRun, settings: VectorForgeConfig) -> Claim:
