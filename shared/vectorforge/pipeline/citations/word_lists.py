@@ -13,6 +13,10 @@ def _table(lines: str) -> dict[str, str]:
     return table
 
 
+def _numbers(lines: str) -> Mapping[str, int]:
+    return {word: int(value) for word, value in _table(lines).items()}
+
+
 UNITS: Final[Mapping[str, tuple[str, str]]] = {
     word: (kind, factor)
     for word, (kind, _, factor) in (
@@ -67,54 +71,48 @@ UNITS: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Word or sign -> kind of quantity and factor to the kind's base unit."""
 
-MAGNITUDES: Final[Mapping[str, int]] = {
-    word: int(value)
-    for word, value in _table(
-        """
-        100: hundred
-        1000: k K thousand tausend mille mil
-        1000000: M mn mln mio million millions millionen millón millones
-        1000000000: B bn billion billions mrd milliarde milliarden milliard milliards
-        1000000000000: trillion trillions tn billionen
-        """
-    ).items()
-}
+MAGNITUDES: Final = _numbers(
+    """
+    100: hundred
+    1000: k K thousand tausend mille mil
+    1000000: M mn mln mio million millions millionen millón millones
+    1000000000: B bn billion billions mrd milliarde milliarden milliard milliards
+    1000000000000: trillion trillions tn billionen
+    """
+)
 
-COUNTS: Final[Mapping[str, int]] = {
-    word: int(value)
-    for word, value in _table(
-        """
-        0: zero
-        1: one
-        2: two zwei deux dos
-        3: three drei trois tres
-        4: four vier quatre cuatro
-        5: five fünf cinq cinco
-        6: six sechs seis
-        7: seven sieben siete
-        8: eight acht huit ocho
-        9: nine neun neuf nueve
-        10: ten zehn dix diez
-        11: eleven onze
-        12: twelve zwölf douze doce
-        13: thirteen dreizehn treize trece
-        14: fourteen vierzehn quatorze catorce
-        15: fifteen fünfzehn quinze quince
-        16: sixteen sechzehn seize
-        17: seventeen siebzehn
-        18: eighteen achtzehn
-        19: nineteen neunzehn
-        20: twenty zwanzig vingt veinte
-        30: thirty dreißig trente treinta
-        40: forty vierzig quarante cuarenta
-        50: fifty fünfzig cinquante cincuenta
-        60: sixty sechzig soixante sesenta
-        70: seventy siebzig setenta
-        80: eighty achtzig ochenta
-        90: ninety neunzig noventa
-        """
-    ).items()
-}
+COUNTS: Final = _numbers(
+    """
+    0: zero
+    1: one
+    2: two zwei deux dos
+    3: three drei trois tres
+    4: four vier quatre cuatro
+    5: five fünf cinq cinco
+    6: six sechs seis
+    7: seven sieben siete
+    8: eight acht huit ocho
+    9: nine neun neuf nueve
+    10: ten zehn dix diez
+    11: eleven onze
+    12: twelve zwölf douze doce
+    13: thirteen dreizehn treize trece
+    14: fourteen vierzehn quatorze catorce
+    15: fifteen fünfzehn quinze quince
+    16: sixteen sechzehn seize
+    17: seventeen siebzehn
+    18: eighteen achtzehn
+    19: nineteen neunzehn
+    20: twenty zwanzig vingt veinte
+    30: thirty dreißig trente treinta
+    40: forty vierzig quarante cuarenta
+    50: fifty fünfzig cinquante cincuenta
+    60: sixty sechzig soixante sesenta
+    70: seventy siebzig setenta
+    80: eighty achtzig ochenta
+    90: ninety neunzig noventa
+    """
+)
 """Numerals that are not another word in one of these languages (so without the Spanish "once")."""
 
 ORDINALS: Final[Mapping[str, str]] = _table(
@@ -132,25 +130,22 @@ ORDINALS: Final[Mapping[str, str]] = _table(
     """
 )
 
-MONTHS: Final[Mapping[str, int]] = {
-    word: int(value)
-    for word, value in _table(
-        """
-        1: january januar janvier enero gennaio janeiro januari jan
-        2: february februar février febrero febbraio fevereiro februari feb
-        3: march märz mars marzo março maart mar
-        4: april avril abril aprile apr avr
-        5: may mai mayo maggio maio mei
-        6: june juni juin junio giugno junho jun
-        7: july juli juillet julio luglio julho jul
-        8: august août agosto augustus aug
-        9: september septembre septiembre settembre setembro sept sep
-        10: october oktober octobre octubre ottobre outubro oct okt
-        11: november novembre noviembre novembro nov
-        12: december dezember décembre diciembre dicembre dezembro dec dez
-        """
-    ).items()
-}
+MONTHS: Final = _numbers(
+    """
+    1: january januar janvier enero gennaio janeiro januari jan
+    2: february februar février febrero febbraio fevereiro februari feb
+    3: march märz mars marzo março maart mar
+    4: april avril abril aprile apr avr
+    5: may mai mayo maggio maio mei
+    6: june juni juin junio giugno junho jun
+    7: july juli juillet julio luglio julho jul
+    8: august août agosto augustus aug
+    9: september septembre septiembre settembre setembro sept sep
+    10: october oktober octobre octubre ottobre outubro oct okt
+    11: november novembre noviembre novembro nov
+    12: december dezember décembre diciembre dicembre dezembro dec dez
+    """
+)
 
 PLACES: Final[Mapping[str, frozenset[str]]] = {
     people: frozenset(places.split(" "))

@@ -81,8 +81,8 @@ class Wording:
         found = []
         for i, word in enumerate(self.words):
             if word in NEGATIONS and self.words[i + 1 : i + 2] not in ([","], [":"], ["."]):
-                scope = self._after(i, 3, _CLAUSE_ENDS)
-                before = self._before(i, 1) if not scope or word in _PRONOUNS else []
+                scope = self._after(i)
+                before = self._before(i) if not scope or word in _PRONOUNS else []
                 if scope or before:
                     found.append(((scope or before)[0], frozenset(scope + before)))
         return found
@@ -160,23 +160,23 @@ class Wording:
         opens = i == 0 or self._tokens[i - 1][0] in '.!?:"*'
         return not opens or token[1:2].isupper() or fold(token) in self._known
 
-    def _after(self, i: int, count: int, ends: frozenset[str]) -> list[str]:
+    def _after(self, i: int) -> list[str]:
+        """Return up to three words of the same clause after one."""
         found: list[str] = []
-        for j in range(i + 1, min(i + 3 * count + 6, len(self.words))):
-            if self.words[j] in ends or len(found) == count:
+        for word, word_stem in zip(self.words[i + 1 : i + 15], self._stems[i + 1 : i + 15], strict=True):
+            if word in _CLAUSE_ENDS or len(found) == 3:
                 break
-            if self._stems[j]:
-                found.append(self._stems[j])
+            found += [word_stem] if word_stem else []
         return found
 
-    def _before(self, i: int, count: int) -> list[str]:
-        found: list[str] = []
-        for j in range(i - 1, max(i - 3 * count - 7, -1), -1):
-            if self.words[j] in ".!?" or len(found) == count:
+    def _before(self, i: int) -> list[str]:
+        """Return the nearest word of the same sentence before one, if there is any."""
+        for j in range(i - 1, max(i - 10, -1), -1):
+            if self.words[j] in ".!?":
                 break
             if self._stems[j]:
-                found.append(self._stems[j])
-        return found
+                return [self._stems[j]]
+        return []
 
 
 NO_CONTENT = frozenset(QUANTIFIERS) | frozenset(COUNTS) | NEGATIONS | frozenset(FREQUENT)
