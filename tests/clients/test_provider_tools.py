@@ -8,8 +8,10 @@ from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply, ToolCall
 
 SCRIPT = "tools.mjs"
-STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-PROVIDERS = pytest.mark.parametrize("client", ["chat", "responses", "compatible"])
+WHOLE = pytest.param(False, id="whole", marks=pytest.mark.slow)
+STREAMED = pytest.mark.parametrize("stream", [WHOLE, pytest.param(True, id="streamed")])
+COMPATIBLE = pytest.param("compatible", marks=pytest.mark.slow)
+PROVIDERS = pytest.mark.parametrize("client", ["chat", "responses", COMPATIBLE])
 CLOCK = Reply(texts=(), tool_calls=(ToolCall("clock", {"city": "Bonn"}),), finish="tool")
 NEXT = "At how many degrees does the water in the kettle boil?"
 LOOKING = Reply(texts=("Let me look [Source 1].",), tool_calls=CLOCK.tool_calls, finish="tool")

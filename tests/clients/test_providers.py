@@ -11,7 +11,7 @@ from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
 
 SCRIPT = "provider.mjs"
-PROVIDERS = ["chat", "responses", "compatible"]
+PROVIDERS = ["chat", "responses", pytest.param("compatible", marks=pytest.mark.slow)]
 """``openai.chat()``, ``openai.responses()`` and the provider of ``@ai-sdk/openai-compatible``."""
 TEXT = "👩‍🔧 Let it rise for two hours 🕑 [1]. 🎉 Wait [1]."
 PIECES = ("👩‍🔧 Let it rise", " for two hours 🕑 [Sou", "rce 1]. 🎉 Wait [Source", " 1].")

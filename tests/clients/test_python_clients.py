@@ -12,6 +12,8 @@ from tests.clients.python_env import PythonClients, run_program
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply, ToolCall
 
+pytestmark = pytest.mark.slow
+
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 RISING = {"hours": 2, "place": "bowl"}
 OBJECT = Reply(texts=('{"hours": 2,', ' "place": "bowl"}'))
