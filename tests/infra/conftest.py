@@ -151,30 +151,27 @@ def bare_environment() -> Callable[..., dict[str, str]]:
     return environment
 
 
-def _variants(outdir: Path) -> "App":
-    """Build all variants in one app, without bundles."""
+@pytest.fixture(scope="session")
+def cdk_app(tmp_path_factory: pytest.TempPathFactory) -> "App":
+    """Build all variants in one app, without bundles, for tests of constructs; ``assembly`` is its output."""
     from aws_cdk import App
 
     from infra.app import build
 
-    app = App(context={"aws:cdk:bundling-stacks": []}, outdir=str(outdir))
+    outdir = str(tmp_path_factory.mktemp("assembly"))
+    app = App(context={"aws:cdk:bundling-stacks": []}, outdir=outdir)
     for stage in (*VARIANTS, AURORA_WITH_TOKENS):
         build(app, stage)
     return app
 
 
 @pytest.fixture(scope="session")
-def cdk_app(tmp_path_factory: pytest.TempPathFactory) -> "App":
-    """Build all variants in one app, for tests of constructs; ``assembly`` is its output."""
-    return _variants(tmp_path_factory.mktemp("assembly"))
+def assembly(made_once: MadeOnce, request: pytest.FixtureRequest) -> Path:
+    """Synthesize all variants: ``<stack>.template.json`` for each stage."""
 
-
-@pytest.fixture(scope="session")
-def assembly(made_once: MadeOnce) -> Path:
-    """Synthesize all variants: ``<stack>.template.json`` for each stack."""
-
-    def synthesize(folder: Path) -> str:
-        return str(_variants(folder).synth().directory)
+    def synthesize(_: Path) -> str:
+        app: App = request.getfixturevalue("cdk_app")
+        return str(app.synth().directory)
 
     return Path(made_once("assembly", synthesize)[1])
 
