@@ -72,7 +72,9 @@ class Opened:
     surroundings: QuerySurroundings
 
 
-@pytest_asyncio.fixture(loop_scope="session", params=["uvicorn", "lambda"])
+@pytest_asyncio.fixture(
+    loop_scope="session", params=["uvicorn", pytest.param("lambda", marks=pytest.mark.slow)]
+)
 async def opened(
     request: pytest.FixtureRequest,
     browser: Browser,

@@ -66,7 +66,7 @@ async def pages(browser: Browser) -> Any:
     assert findings == []
 
 
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("width", [360, pytest.param(1280, marks=pytest.mark.slow)])
 async def test_report_fits_the_screen_width(report: Path, pages: Any, width: int) -> None:
     page = await pages(report, viewport={"width": width, "height": 800})
     for details in await page.locator("details").all():
@@ -80,7 +80,7 @@ async def test_report_fits_the_screen_width(report: Path, pages: Any, width: int
     assert min(heights) >= 10
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
 async def test_report_text_contrast_is_readable_in_both_schemes(
     report: Path, pages: Any, scheme: str
 ) -> None:

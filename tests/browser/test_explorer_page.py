@@ -114,6 +114,7 @@ async def test_example_runs_with_the_entered_key_only(
     assert await page.evaluate("localStorage.length") == 0
 
 
+@pytest.mark.slow
 async def test_ids_of_a_response_fill_the_paths_of_other_operations(
     api: LiveApi, visit: Visit, tenant: str
 ) -> None:
@@ -149,6 +150,7 @@ async def test_streamed_answer_appears_while_it_is_written(
     await expect(form.locator(".outcome")).to_contain_text("200 OK,")
 
 
+@pytest.mark.slow
 async def test_stop_ends_a_streamed_answer_and_its_model(
     api: LiveApi, visit: Visit, tenant: str, openai: FakeOpenAI
 ) -> None:
@@ -165,7 +167,7 @@ async def test_stop_ends_a_streamed_answer_and_its_model(
         await openai.requests[-1].client_closed.wait()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
 async def test_explorer_is_readable_and_fits_a_phone(api: LiveApi, visit: Visit, scheme: str) -> None:
     page = await visit(f"{api.url}/docs", color_scheme=scheme, **PHONE)
     for name in ("GET /v1/queries", "POST /v1/collections/{collection_id}/embedding-switch/switch"):
@@ -178,6 +180,7 @@ async def test_explorer_is_readable_and_fits_a_phone(api: LiveApi, visit: Visit,
         assert contrast(await luminance(page, selector, "color"), ground) >= 4.5, selector
 
 
+@pytest.mark.slow
 async def test_explorer_works_with_the_keyboard(api: LiveApi, visit: Visit, tenant: str) -> None:
     page = await visit(f"{api.url}/docs")
     await page.get_by_label("API key", exact=True).focus()

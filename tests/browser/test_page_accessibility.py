@@ -20,11 +20,11 @@ DESKTOP: dict[str, Any] = {"viewport": {"width": 1280, "height": 800}}
 ZOOMED: dict[str, Any] = {"viewport": {"width": 640, "height": 400}, "device_scale_factor": 2}
 SCREENS = [
     pytest.param(DESKTOP, id="desktop"),
-    pytest.param(DESKTOP | {"color_scheme": "dark"}, id="dark"),
-    pytest.param(PHONE, id="phone"),
+    pytest.param(DESKTOP | {"color_scheme": "dark"}, id="dark", marks=pytest.mark.slow),
+    pytest.param(PHONE, id="phone", marks=pytest.mark.slow),
     pytest.param(PHONE | {"color_scheme": "dark"}, id="phone-dark"),
-    pytest.param(ZOOMED, id="zoomed"),
-    pytest.param(DESKTOP | {"locale": "de-DE"}, id="german"),
+    pytest.param(ZOOMED, id="zoomed", marks=pytest.mark.slow),
+    pytest.param(DESKTOP | {"locale": "de-DE"}, id="german", marks=pytest.mark.slow),
 ]
 TEXT = (
     "# Limits\n\nMeals are **48 €** [1], hotels 160 € [2].\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n"

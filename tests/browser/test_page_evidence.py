@@ -122,7 +122,9 @@ async def test_funnel_without_exact_count_shows_bounded_or_no_count(
 STEP: dict[str, Any] = {"round": 1, "origin": "model", "queries": ["kettle weight", "x" * 90], "error": None}
 
 
-@pytest.mark.parametrize("context", [{}, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize(
+    "context", [pytest.param({}, id="desktop"), pytest.param(PHONE, id="phone", marks=pytest.mark.slow)]
+)
 async def test_evidence_lists_the_steps_of_the_search(
     stub: StubApi, visit: Visit, context: dict[str, Any]
 ) -> None:
@@ -224,7 +226,7 @@ async def test_evidence_is_collapsed_until_opened(stub: StubApi, visit: Visit) -
     await expect(accounts.nth(0).get_by_role("list", name="Passages")).to_be_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
 async def test_evidence_on_phone_fits_the_screen(stub: StubApi, visit: Visit, scheme: str) -> None:
     big = {"matched": 1_234_567, "matched_is_at_least": True, "candidates": 100, "used": 97, "cited": 42}
     text = "It is 48 [1]. It is 90 [1]. "

@@ -32,7 +32,9 @@ WIRE = (
 
 
 # P2: any valid serialization of the stream, cut anywhere
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 10_000])
+@pytest.mark.parametrize(
+    "size", [1, 7, *(pytest.param(size, marks=pytest.mark.slow) for size in (2, 3, 10_000))]
+)
 async def test_event_stream_split_at_any_size_is_parsed_per_standard(
     stub: StubApi, visit: Visit, size: int
 ) -> None:

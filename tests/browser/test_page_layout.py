@@ -86,7 +86,7 @@ async def test_phone_layout_never_scrolls_sideways_and_opens_source_sheet(
     assert not await page.evaluate("document.getElementById('talk').inert")
 
 
-@pytest.mark.parametrize("width", [820, 1024])
+@pytest.mark.parametrize("width", [820, pytest.param(1024, marks=pytest.mark.slow)])
 async def test_bar_of_tablet_fits_the_screen(stub: StubApi, visit: Visit, width: int) -> None:
     stub.add_document("A passage.", file="a.md")
     page = await visit(stub.url, locale="de-DE", viewport={"width": width, "height": 900})
@@ -134,7 +134,9 @@ async def test_reduced_motion_disables_animation(stub: StubApi, visit: Visit) ->
     stub.ingestion_gate.set()
 
 
-@pytest.mark.parametrize("screen", [{}, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize(
+    "screen", [pytest.param({}, id="desktop", marks=pytest.mark.slow), pytest.param(PHONE, id="phone")]
+)
 async def test_wide_table_is_aligned_and_scrolls_instead_of_breaking_words_apart(
     stub: StubApi, visit: Visit, screen: dict[str, Any]
 ) -> None:

@@ -33,7 +33,9 @@ async def test_interrupted_answer_is_resumed_at_its_last_event(stub: StubApi, vi
     assert len(stub.queries) == 1
 
 
-@pytest.mark.parametrize("at", range(1, 9))
+@pytest.mark.parametrize(
+    "at", [1, 4, 8, *(pytest.param(at, marks=pytest.mark.slow) for at in (2, 3, 5, 6, 7))]
+)
 async def test_answer_interrupted_at_any_event_is_whole_after_resume(
     stub: StubApi, visit: Visit, at: int
 ) -> None:

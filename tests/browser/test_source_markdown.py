@@ -92,7 +92,9 @@ async def open_source(shelf: Shelf, visit: Visit, chunk: str, quote: str = "", *
     return page
 
 
-@pytest.mark.parametrize("options", [{}, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize(
+    "options", [pytest.param({}, id="desk"), pytest.param(PHONE, id="phone", marks=pytest.mark.slow)]
+)
 async def test_markdown_is_rendered_with_its_sentence_marked(
     shelf: Shelf, visit: Visit, options: dict[str, object]
 ) -> None:

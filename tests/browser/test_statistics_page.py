@@ -113,6 +113,7 @@ async def test_statistics_page_shows_tiles_charts_and_models(
     await expect(page.get_by_text("* without models whose price is not known")).to_be_visible()
 
 
+@pytest.mark.slow
 async def test_percentiles_are_nested_bars_with_a_gap_where_data_is_missing(
     full: StubApi, visit: Visit
 ) -> None:
@@ -126,6 +127,7 @@ async def test_percentiles_are_nested_bars_with_a_gap_where_data_is_missing(
     assert len({box["y"] + box["height"] for box in boxes if box}) == 1
 
 
+@pytest.mark.slow
 async def test_arrow_keys_show_every_interval(full: StubApi, visit: Visit) -> None:
     page = await visit(f"{full.url}/statistics")
     intervals = plot(page, "Questions by outcome").get_by_role("radio")
@@ -139,6 +141,7 @@ async def test_arrow_keys_show_every_interval(full: StubApi, visit: Visit) -> No
     await expect(page.locator(".tip:visible")).to_have_count(0)
 
 
+@pytest.mark.slow
 async def test_pointer_hover_shows_tooltip_of_the_interval(full: StubApi, visit: Visit) -> None:
     page = await visit(f"{full.url}/statistics")
     chart = plot(page, "Cost")
@@ -161,6 +164,7 @@ async def test_chart_is_available_as_a_table(full: StubApi, visit: Visit) -> Non
     await expect(rows.nth(4)).to_have_text("Thu, November 1936040")
 
 
+@pytest.mark.slow
 async def test_selected_range_and_collection_are_requested_and_restored(full: StubApi, visit: Visit) -> None:
     page = await visit(f"{full.url}/statistics")
     await expect(page.get_by_role("radio", name="7 days")).to_be_checked()
@@ -226,7 +230,7 @@ async def test_hostile_names_are_shown_as_text(full: StubApi, visit: Visit) -> N
     assert await page.locator("img").count() == 0
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
 async def test_statistics_on_phone_fit_the_screen_in_both_schemes(
     full: StubApi, visit: Visit, scheme: str
 ) -> None:
