@@ -221,6 +221,7 @@ def test_disabled_canary_moves_alias_immediately(tmp_path: Path) -> None:
     assert "UpdatePolicy" not in template.resources[ALIAS]
 
 
+@pytest.mark.slow
 def test_invalid_canary_context_is_rejected(tmp_path: Path) -> None:
     done = synthesized(tmp_path, stage="prod", canary="on")
     assert (done.returncode, done.stderr) == (1, "The context canary must be \"off\" or absent, not 'on'.\n")

@@ -5,7 +5,6 @@ import io
 import json
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import boto3
@@ -15,7 +14,7 @@ from moto import mock_aws
 from infra.costs.bill import idle_bill
 from infra.monitoring.restored_cluster import OPERATIONS, definition, sdk_arn
 from infra.setting_types import BackupSettings
-from infra.settings import DEV, PROD
+from infra.settings import DEV
 from tests.infra.stack_template import StackTemplate, text
 from tests.infra.synthesized import synthesize
 from tests.support.aws.fake_aws import REGION
@@ -148,9 +147,3 @@ def test_machine_may_change_restored_databases_only(app: StackTemplate) -> None:
 def test_bill_has_the_added_instance() -> None:
     lines = {line.what: line.dollars for line in idle_bill(AURORA)}
     assert lines["restored instance"] == pytest.approx(0.12)
-
-
-def test_prod_with_aurora_and_restore_test_has_no_finding(tmp_path: Path) -> None:
-    database = dataclasses.replace(PROD.database, engine="aurora")
-    stage = dataclasses.replace(PROD, stage="drilled", database=database, backup=BACKUP)
-    assert synthesize(stage, tmp_path)["App"].of_kind("AWS::StepFunctions::StateMachine")

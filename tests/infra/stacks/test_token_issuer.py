@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -11,7 +10,7 @@ import pytest
 
 from infra.emulator.lambda_service.function_process import FunctionProcess
 from infra.setting_types import NetworkSettings, SettingsError, TokenIssuer, UserPool
-from infra.settings import DEV, PROD
+from infra.settings import DEV
 from infra.stage_settings import StageSettings
 from infra.verification.stage import TOKENS
 from tests.infra.front_door_templates import methods
@@ -142,11 +141,6 @@ async def test_verification_uses_tokens(
         assert (await check("tenants", STAGE))[0] == "passed"
         assert (await check("one-round-trip", STAGE))[0] == "passed"
         assert (await check("gateway-secret", STAGE))[0] == "skipped"
-
-
-def test_prod_with_issuer_has_no_finding(tmp_path: Path) -> None:
-    stage = dataclasses.replace(PROD, stage="issued", authorizer=None, token_issuer=IDP)
-    assert not synthesize(stage, tmp_path)["App"].of_kind("AWS::ApiGateway::Authorizer")
 
 
 def changed(**changes: object) -> StageSettings:

@@ -89,6 +89,7 @@ def test_stage_of_tokens_pays_for_no_secret_of_keys() -> None:
     assert keys - tokens == pytest.approx(0.40)
 
 
+@pytest.mark.slow
 def test_prod_with_pool_has_no_finding(tmp_path: Path) -> None:
     stage = dataclasses.replace(PROD, stage="pooled", authorizer=None, user_pool=POOL, web_acl=False)
     assert synthesize(stage, tmp_path)["App"].of_kind("AWS::ApiGateway::Authorizer")
