@@ -85,7 +85,13 @@ handler.shutdown()
 """
 
 
-@pytest.mark.parametrize("provider", ["OPENAI_API_KEY", "GOOGLE_API_KEY", "ANTHROPIC_API_KEY"])
+@pytest.mark.parametrize(
+    "provider",
+    [
+        "ANTHROPIC_API_KEY",
+        *(pytest.param(f"{name}_API_KEY", marks=pytest.mark.slow) for name in ("OPENAI", "GOOGLE")),
+    ],
+)
 def test_init_phase_loads_http_client_of_default_providers(provider: str) -> None:
     event = json.loads((ROOT / "events" / "query_function_url_health.json").read_text())
     imported = modules_after(

@@ -19,7 +19,9 @@ from vectorforge.local.postgres import EmbeddedPostgres
 QUESTION = {"query": "How long does a refund take?"}
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 TOOLS = ("semantic_search", "semantic_search_with_context", "ask")
-RESPONSE_MODES = pytest.mark.parametrize("response_mode", ["buffered", "stream"])
+RESPONSE_MODES = pytest.mark.parametrize(
+    "response_mode", [pytest.param("buffered", marks=pytest.mark.slow), "stream"]
+)
 
 
 @pytest.fixture

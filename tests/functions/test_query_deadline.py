@@ -21,7 +21,7 @@ QUERY, STREAM = "query_function_url_query", "query_function_url_query_stream"
 HEALTH = "query_function_url_health"
 TIMEOUT_S = 4.0
 """Timeout of the function: two seconds are for the query."""
-MODES = pytest.mark.parametrize("mode", ["buffered", "stream"])
+MODES = pytest.mark.parametrize("mode", [pytest.param("buffered", marks=pytest.mark.slow), "stream"])
 SLOW = Reply(texts=("It takes [Source 1] ", *(f"word{number} " for number in range(100))), pause_s=0.2)
 SILENT = Reply(pause_s=60)
 

@@ -24,7 +24,7 @@ SAMPLED = f"Root={TRACE_ID};Parent={SEGMENT_ID};Sampled=1"
 STEPS = ["preprocess", "retrieve", "context", "generate", "log"]
 SECRET_ID = "vectorforge/canaries"
 OLD, NEW, BROKEN = "sk-old-canary-0123456789", "sk-new-canary-0123456789", '{"openai_api_key": "sk-canary'
-MODES = pytest.mark.parametrize("mode", ["buffered", "stream"])
+MODES = pytest.mark.parametrize("mode", [pytest.param("buffered", marks=pytest.mark.slow), "stream"])
 
 
 @pytest.fixture
