@@ -166,7 +166,13 @@ def test_ingest_of_too_large_file_names_the_setting(vectorforge: CommandLine) ->
 
 
 @pytest.mark.usefixtures("ctrl_c")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGINT, id="SIGINT"),
+        pytest.param(signal.SIGTERM, id="SIGTERM", marks=pytest.mark.slow),
+    ],
+)
 def test_interrupted_ingest_reports_what_is_stored(
     vectorforge: CommandLine, number: signal.Signals, tmp_path: Path
 ) -> None:
