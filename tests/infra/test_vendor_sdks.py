@@ -52,6 +52,7 @@ def code(stage: StageSettings, folder: Path) -> dict[str, str]:
     return {name: function["Code"]["S3Key"] for name, function in found.items()}
 
 
+@pytest.mark.slow
 def test_azure_stage_changes_code_of_query_and_ingest_functions(tmp_path: Path) -> None:
     without = code(DEV, tmp_path / "without")
     on_azure = code(dataclasses.replace(DEV, environment=AZURE), tmp_path / "azure")

@@ -47,6 +47,7 @@ async def used(limits: TenantLimits) -> LimitUsage:
     return replace(await limits.usage(), requests=0)  # these expire
 
 
+@pytest.mark.slow
 async def test_duplicated_and_shuffled_records_count_each_query_once(
     postgres_server: EmbeddedPostgres, direct_database: Database, make_tenant: Callable[[], str], rows: Rows,
     monkeypatch: pytest.MonkeyPatch,

@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
+import pytest
 from psycopg.conninfo import conninfo_to_dict
 from typer.main import get_command
 
@@ -188,6 +189,7 @@ def uncalled_functions(owner_url: str) -> set[str]:
         return {name for (name,) in connection.execute(_CALLABLE)}
 
 
+@pytest.mark.slow
 async def test_rows_read_by_requests_are_independent_of_the_tenants_rows(
     postgres_server: EmbeddedPostgres,
 ) -> None:

@@ -118,6 +118,7 @@ async def test_search_on_mixed_partition_returns_full_top_k_with_recall(
 
 
 # D2: the nearest are behind the vectors of another tenant, whose batches come first
+@pytest.mark.slow
 async def test_clustered_vectors_of_other_tenant_do_not_reduce_recall(
     opened: Database, owner_url: str
 ) -> None:

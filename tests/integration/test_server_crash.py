@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 from tests.support.http.event_stream import read_events
 from tests.support.vendors.fake_openai import FakeOpenAI
@@ -59,6 +60,7 @@ def paragraph(document: int, number: int) -> str:
     return f"Document {document} says in paragraph {number} that its number is {document * 1000 + number}. "
 
 
+@pytest.mark.slow
 def test_killed_server_loses_and_duplicates_no_document(private_dir: Callable[[str], Path]) -> None:
     folder = private_dir("crash")
     process, url = start_server(folder)

@@ -97,6 +97,7 @@ def status(url: str, **headers: str) -> int:
     return 200
 
 
+@pytest.mark.slow
 def test_sample_documents_are_unchanged_after_restart(
     private_dir: Callable[[str], Path], short_sample: dict[str, str]
 ) -> None:
@@ -181,7 +182,7 @@ def json_request(url: str, body: bytes) -> urllib.request.Request:
     return urllib.request.Request(url, body, {"content-type": "application/json"})  # noqa: S310 - our own server
 
 
-@pytest.mark.parametrize("name", ["README.md", "vectorforge/README.md"])
+@pytest.mark.parametrize("name", ["README.md", pytest.param("vectorforge/README.md", marks=pytest.mark.slow)])
 def test_user_documents_with_sample_names_are_untouched(folder: Path, name: str) -> None:
     """Also with the names of the sample's: another program may choose any source."""
     text = "Mine: the cellar key hangs behind the clock."
@@ -254,6 +255,7 @@ def test_killed_database_is_restarted(folder: Path) -> None:
     assert not (folder / "data" / "postgres" / "postmaster.pid").exists(), "stopped with the last"
 
 
+@pytest.mark.slow
 def test_command_that_restarted_database_does_not_stop_it(folder: Path) -> None:
     with serving(folder, "--no-sample") as served:
         killed = postmaster(folder)
@@ -265,6 +267,7 @@ def test_command_that_restarted_database_does_not_stop_it(folder: Path) -> None:
         assert postmaster(folder) == alive
 
 
+@pytest.mark.slow
 async def test_stop_cuts_a_long_stream_without_a_traceback(folder: Path) -> None:
     async with FakeOpenAI() as model:
         model.script(Reply(texts=("The key",), ending="stall"))

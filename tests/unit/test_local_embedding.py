@@ -193,6 +193,7 @@ def test_damaged_cache_file_is_rebuilt(
     assert [file.name for file in tmp_path.iterdir()] == [cached.name]
 
 
+@pytest.mark.slow
 def test_concurrent_processes_build_one_cache_file(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from vectorforge.embedding.providers import minilm; "
