@@ -61,7 +61,7 @@ check: $(UV) lint ## Check format, lint, types and import contracts, and run the
 test: $(UV) lint ## Check format, lint, types and import contracts, and run all tests but the slow ones
 	@$(MAKE) --no-print-directory --jobs 2 UV=$(UV) types tests
 
-slow-tests: $(UV) ## Run the slow tests: the local deployment, measured answers, short campaigns and fuzzers
+slow-tests: $(UV) ## Run the slow tests: the local deployment, measured answers, campaigns, fuzzers, further clients and screens
 	$(TESTS) -m slow $(PYTEST_ARGS)
 
 lint: $(UV)
