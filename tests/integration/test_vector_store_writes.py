@@ -54,6 +54,7 @@ async def data_version(db: TenantDatabase, collection_id: UUID) -> int:
 
 
 # C19: exactly one edition, with every search plan
+@pytest.mark.slow
 async def test_reader_during_replacements_sees_whole_versions(tenant_db: TenantDatabase) -> None:
     collection_id = await insert_collection(tenant_db, 4, COSINE)
     stores = [PgVectorStore(tenant_db), PgVectorStore(tenant_db, exact_scan_limit=0)]
