@@ -23,6 +23,41 @@ def test_reference_to_a_note_is_not_part_of_the_number_before_it() -> None:
     assert text(f"<p>Costs {references}, x<sup><a href=y>up</a></sup>.</p>") == "Costs 10 m2, xup."
 
 
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "<p hidden>secret</p>",
+        '<div style="color: red; DISPLAY : none !important"><p>secret</p></div>',
+        "<span style='visibility:hidden'>secret</span>",
+        "<template><p>secret</p></template>",
+        "<table><tr><td style=display:none>secret</table>",
+    ],
+)
+def test_elements_that_are_not_shown_are_left_out(hidden: str) -> None:
+    assert text(f"<p>Before.</p>{hidden}<p>After.</p>") == "Before.\n\nAfter."
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "<p aria-hidden=true>shown</p>",
+        '<p style="text-display:none">shown</p>',
+        "<p hidden=until-found>shown</p>",
+        "<div id=a style=display:none>shown</div><button aria-controls='b a'></button>",
+        "<div role=tabpanel hidden>shown</div>",
+        "<div style=display:none><math><mi>shown</mi></math></div>",
+    ],
+)
+def test_elements_that_are_shown_or_open_on_a_click_are_read(shown: str) -> None:
+    assert text(f"<p>Before.</p>{shown}<p>After.</p>").split("\n\n") == ["Before.", "shown", "After."]
+
+
+def test_page_that_its_script_unhides_is_read() -> None:
+    assert text("<noscript>Off</noscript><div style=display:none><p>All of the text.</p></div>") == (
+        "All of the text."
+    )
+
+
 def test_lists_have_levels_and_numbers() -> None:
     inner = "<ul><li>In mail<ol><li>Short</ol><li>In person</ul>"
     assert text(f"Do:<ol><li>Ask{inner}<li><p>Book</p><p>a train</p></ol><ol start=3><li>Go</ol>") == (

@@ -18,7 +18,7 @@ _READERS: Final[Mapping[str, str]] = {
     media.PPTX: "slides:read_pptx",
     media.ODT: "opendocument:read_odt",
     media.ODP: "opendocument:read_odp",
-    media.EPUB: "html:read_epub",
+    media.EPUB: "epub:read_epub",
     media.RTF: "rtf:read_rtf",
     media.MAIL: "mail:read_eml",
     media.OUTLOOK: "mail:read_msg",

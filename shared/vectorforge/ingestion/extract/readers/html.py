@@ -1,18 +1,13 @@
-"""Conversion of HTML, and of EPUB books, to blocks."""
+"""Conversion of HTML to blocks."""
 
 import re
-from collections.abc import Iterator
-from posixpath import dirname, join, normpath
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
-from zipfile import ZipFile
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
-from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract import blocks
 from vectorforge.ingestion.extract.blocks import Block, Reading
-from vectorforge.ingestion.extract.decode import decode, open_archive, read_member
+from vectorforge.ingestion.extract.decode import decode
 from vectorforge.ingestion.extract.readers.html_table import BLOCKS, HtmlTable, integer
-from vectorforge.ingestion.extract.readers.xml import local_name, parse_xml
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -32,14 +27,23 @@ _XHTML = 'xmlns="http://www.w3.org/1999/xhtml"'
 _EMPTY = re.compile(r"<((title|script|style|iframe|textarea|noscript|a|i|b|p|div|span|td|th|li)\b[^<>]*)/>")
 """Elements that XHTML may write as one tag, which HTML takes for a start without an end."""
 _SMALLEST_MAIN_SHARE = 0.3
+_UNSHOWN = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)\b", re.IGNORECASE)
 _STRUCTURE = frozenset({"table", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "ul", "ol"})
 """Elements that no cell of a table of data has: a table with them is layout."""
+
+
+class _Dropped(NamedTuple):
+    """Elements that are left out with all they contain."""
+
+    tags: frozenset[str]
+    ids: frozenset[int]
 
 
 def read_html(content: bytes, *, charset: str | None = None) -> Reading:
     """Read an HTML page.
 
-    Scripts, styles, navigation, page headers and footers, asides and forms are left out. When the page
+    Scripts, styles, navigation, page headers and footers, asides, forms and hidden elements are left out,
+    except those that a click shows: tabs, and what a button controls. When the page
     has one ``<main>`` or ``<article>`` that holds a good share of its text, only that is taken, with its
     own header; a form that holds most of the text is read, too. Tables with headings, lists or tables in
     their cells are layout, and read as text.
@@ -60,6 +64,12 @@ def read_html(content: bytes, *, charset: str | None = None) -> Reading:
     return Reading(_main_blocks(tree), title, warnings)
 
 
+def chapter_blocks(content: bytes) -> list[Block]:
+    """Return the blocks of a chapter of a book, with its header and its asides."""
+    tree, _ = _parse(content)
+    return [] if tree.body is None else _render(tree.body, _DROPPED - {"header", "aside"}, _hidden(tree))
+
+
 def _parse(content: bytes, charset: str | None = None) -> "tuple[LexborHTMLParser, list[str]]":
     from selectolax.lexbor import LexborHTMLParser
 
@@ -73,15 +83,19 @@ def _parse(content: bytes, charset: str | None = None) -> "tuple[LexborHTMLParse
 def _main_blocks(tree: "LexborHTMLParser") -> list[Block]:
     if tree.body is None:
         return []
-    whole = _render(tree.body, _DROPPED)
-    if tree.css_first("form"):
-        with_forms = _render(tree.body, _DROPPED - {"form"})
-        if _size(whole) < _SMALLEST_MAIN_SHARE * _size(with_forms):
-            whole = with_forms
+    hidden = _hidden(tree)
+    whole = _render(tree.body, _DROPPED, hidden)
+    for is_used, tags, ids in (
+        (tree.css_first("form"), _DROPPED - {"form"}, hidden),
+        (hidden, _DROPPED, frozenset[int]()),
+    ):
+        more = _render(tree.body, tags, ids) if is_used else []
+        if _size(whole) < _SMALLEST_MAIN_SHARE * _size(more):
+            whole = more
     for selector in ("main", "[role=main]", "article"):
         nodes = tree.css(selector)
         if len(nodes) == 1:
-            found = _render(nodes[0], _DROPPED - {"header"})
+            found = _render(nodes[0], _DROPPED - {"header"}, hidden)
             if _size(found) >= _SMALLEST_MAIN_SHARE * _size(whole):
                 return found
     return whole
@@ -91,15 +105,35 @@ def _size(found: list[Block]) -> int:
     return sum(len(b.text) + sum(len(cell) for row in b.rows for cell in row.cells) for b in found)
 
 
-def _render(root: "LexborNode", dropped: frozenset[str]) -> list[Block]:
-    layout = _layout_tables(root, dropped)
-    writer = _Writer(layout)
+def _hidden(tree: "LexborHTMLParser") -> frozenset[int]:
+    """Return the ids of hidden elements that no click shows; formulas, which have a picture, are read."""
+    controls = " ".join(one.attributes["aria-controls"] or "" for one in tree.css("[aria-controls]")).split()
+    opened = frozenset(controls)
+    return frozenset(
+        node.mem_id
+        for node in tree.css("[hidden], [style]")
+        if _is_unshown(node.attributes)
+        and node.attributes.get("role") != "tabpanel"
+        and node.attributes.get("id") not in opened
+        and (node.child is None or node.child.tag != "math")
+    )
+
+
+def _is_unshown(attributes: Mapping[str, str | None]) -> bool:
+    is_hidden = "hidden" in attributes and attributes["hidden"] != "until-found"
+    return is_hidden or _UNSHOWN.search(attributes.get("style") or "") is not None
+
+
+def _render(root: "LexborNode", tags: frozenset[str], hidden: frozenset[int]) -> list[Block]:
+    """Return the blocks of an element, without those of the given tags and ids within it."""
+    dropped = _Dropped(tags, hidden)
+    writer = _Writer(_layout_tables(root, dropped))
     for node, entered in _walk(root, dropped):
         (writer.enter if entered else writer.leave)(node)
     return writer.finish()
 
 
-def _layout_tables(root: "LexborNode", dropped: frozenset[str]) -> frozenset[int]:
+def _layout_tables(root: "LexborNode", dropped: _Dropped) -> frozenset[int]:
     """Return the ids of the tables that hold what no cell of a table of data does."""
     found: set[int] = set()
     open_tables: list[int] = []
@@ -115,11 +149,11 @@ def _layout_tables(root: "LexborNode", dropped: frozenset[str]) -> frozenset[int
     return frozenset(found)
 
 
-def _walk(root: "LexborNode", dropped: frozenset[str]) -> Iterator[tuple["LexborNode", bool]]:
+def _walk(root: "LexborNode", dropped: _Dropped) -> Iterator[tuple["LexborNode", bool]]:
     """Yield each node when it is entered (True) and left; not recursive: pages nest thousands of elements."""
     node, end = root, root.mem_id
     while True:
-        entered = node.tag not in dropped and not _is_reference(node)
+        entered = node.tag not in dropped.tags and node.mem_id not in dropped.ids and not _is_reference(node)
         if entered:
             yield node, True
             if node.child is not None:
@@ -242,46 +276,3 @@ class _Writer:
         if code.strip():
             self._end_paragraph()
             self._blocks.append(blocks.code(code))
-
-
-_FIELDS: Final = {"creator": "author", "language": "language", "date": "date", "publisher": "publisher"}
-"""Dublin Core element -> name in the metadata."""
-
-
-def read_epub(content: bytes) -> Reading:
-    """Read the chapters of a book in the order of its spine, without the table of contents.
-
-    Returns:
-        The book's title; ``author``, ``language``, ``date`` and ``publisher`` as metadata.
-
-    Raises:
-        ExtractionError: ``unreadable``, ``encrypted`` (protected against copying) or ``too_large``.
-    """
-    archive = open_archive(content)
-    if "META-INF/rights.xml" in archive.NameToInfo:
-        raise ExtractionError("The book is protected against copying.", reason="encrypted")
-    container = parse_xml(read_member(archive, "META-INF/container.xml"))
-    path = next(
-        (found.get("full-path", "") for found in container.iter() if local_name(found) == "rootfile"), ""
-    )
-    package = parse_xml(read_member(archive, path))
-    fields: dict[str, str] = {}
-    for found in package.iter():
-        text = " ".join((found.text or "").split())
-        if text and isinstance(found.tag, str) and found.tag.startswith("{http://purl.org/dc/elements/1.1/}"):
-            fields.setdefault(local_name(found), text[:1_000])
-    metadata = {name: fields[key] for key, name in _FIELDS.items() if key in fields}
-    return Reading(_chapters(archive, package, dirname(path)), fields.get("title"), metadata=metadata)
-
-
-def _chapters(archive: ZipFile, package: Any, folder: str) -> Iterator[Block]:
-    paths = {
-        found.get("id"): normpath(join(folder, unquote(found.get("href", ""))))
-        for found in package.iter()
-        if local_name(found) == "item" and "nav" not in found.get("properties", "").split()
-    }
-    for found in package.iter():
-        path = paths.get(found.get("idref")) if local_name(found) == "itemref" else None
-        if path is not None and found.get("linear") != "no" and path in archive.NameToInfo:
-            tree, _ = _parse(read_member(archive, path))
-            yield from _render(tree.body, _DROPPED - {"header", "aside"}) if tree.body is not None else ()
