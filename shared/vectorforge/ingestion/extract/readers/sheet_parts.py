@@ -1,4 +1,4 @@
-"""Parts of XLSX that python-calamine does not read: number formats, comments and unstored formulas."""
+"""Parts of XLSX that python-calamine does not read: formats, comments, hidden rows and unstored formulas."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -8,6 +8,7 @@ from zipfile import ZipFile
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.decode import open_member, read_member
 from vectorforge.ingestion.extract.readers.number_formats import BUILT_IN
+from vectorforge.ingestion.extract.readers.sheet_cells import SheetCells
 from vectorforge.ingestion.extract.readers.xml import parse_xml, relations
 
 _MAIN: Final = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
@@ -15,11 +16,17 @@ _R: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relationship
 _WORKBOOK: Final = "xl/workbook.xml"
 _STYLES: Final = "xl/styles.xml"
 _SHEET: Final = re.compile(r"xl/worksheets/[^/]+\.xml$")
+_MAX_ROWS: Final = 1 << 20
+_MAX_COLUMNS: Final = 1 << 14
 _BLOCK_BYTES: Final = 1 << 18
 """Far more than the longest formula of 8,192 characters."""
 _UNSTORED: Final = re.compile(rb"<c\b[^<>]*>\s*<f\b[^<>]*>(?:[^<]*</f>)?\s*(?:<v\s*/>|<v></v>)?\s*</c>")
 """Cells whose formula has no value, as of programs that write workbooks without calculating them."""
-_CELL: Final = re.compile(rb"<(?:\w+:)?(row|c)\b([^<>]*)>")
+_CELL: Final = re.compile(rb"<(?:\w+:)?(row|col|c|autoFilter|filterColumn)\b([^<>]*)>")
+_HIDDEN: Final = re.compile(rb'\bhidden="(?:1|true)"')
+_GROUPED: Final = re.compile(rb'\boutlineLevel="[1-9]')
+_BETWEEN: Final = re.compile(rb'\b(?:min|max)="(\d{1,5})"')
+_FILTERED: Final = re.compile(rb'\bref="[A-Z]{1,3}(\d{1,7})(?::[A-Z]{1,3}(\d{1,7}))?"')
 _NAME: Final = re.compile(rb'\br="([A-Z]{0,3})(\d{1,7})"')
 _REFERENCE: Final = re.compile(rb"([A-Z]{1,3})(\d{1,7})")
 _STYLE: Final = re.compile(rb'\bs="(\d{1,5})"')
@@ -46,7 +53,7 @@ def _blocks(archive: ZipFile, name: str, end: bytes) -> Iterator[bytes]:
 
 
 class SheetParts:
-    """Number formats and comments of the cells of an XLSX file; none if they cannot be read."""
+    """Number formats, comments and hidden rows of an XLSX file; none if they cannot be read."""
 
     def __init__(self, archive: ZipFile) -> None:
         self._archive = archive
@@ -62,41 +69,56 @@ class SheetParts:
         except ExtractionError:
             return
 
-    def number_formats(self, name: str) -> Iterator[tuple[int, int, str]]:
-        """Yield row and column, from 0, and format of the cells of a sheet that have one."""
+    def sheet(self, name: str) -> SheetCells:
+        """Return the parts of a sheet."""
+        cells = SheetCells(comments=self._comments(name))
         path = self._paths.get(name, "")
-        if not self._formats or path not in self._archive.NameToInfo:
-            return
-        row, column = -1, -1
+        if path in self._archive.NameToInfo:
+            cells.formats = self._formats_of(name, path, cells)
+        return cells
+
+    def _formats_of(self, name: str, path: str, cells: SheetCells) -> Iterator[tuple[int, int, str]]:
+        row, column, area = -1, -1, b""
         for block in _blocks(self._archive, path, b">"):
             for kind, attributes in _CELL.findall(block):
-                place = _NAME.search(attributes)
-                if kind == b"row":
+                if kind == b"c":
+                    place = _NAME.search(attributes)
+                    column = _column(place[1]) if place else column + 1
+                    style = _STYLE.search(attributes)
+                    if style and (code := self._formats.get(int(style[1]))):
+                        yield row, column, code
+                elif kind == b"row":
+                    place = _NAME.search(attributes)
                     row, column = int(place[2]) - 1 if place else row + 1, -1
-                    continue
-                column = _column(place[1]) if place else column + 1
-                style = _STYLE.search(attributes)
-                if style and (code := self._formats.get(int(style[1]))):
-                    yield row, column, code
+                    cells.rows.update([row] if _is_hidden(attributes) else ())
+                elif kind == b"col":
+                    cells.columns.update(_columns_of(attributes) if _is_hidden(attributes) else ())
+                elif kind == b"autoFilter":
+                    area = attributes
+                else:
+                    cells.rows -= _rows_of(area)
+        for found in self._related(name, "/table", "{*}autoFilter"):
+            if found.find("{*}filterColumn") is not None:
+                cells.rows -= _rows_of(f'ref="{found.get("ref", "")}"'.encode())
 
-    def comments(self, name: str) -> dict[tuple[int, int], str]:
-        """Return the comments and notes of a sheet by row and column, from 0."""
+    def _comments(self, name: str) -> dict[tuple[int, int], str]:
         texts: dict[tuple[int, int], str] = {}
         for kind in ("/comments", "/threadedComment"):  # the former tell older programs of the latter
             found: dict[tuple[int, int], list[str]] = {}
-            for comment in self._comments(name, kind):
+            for comment in self._related(name, kind, "{*}comment", "{*}threadedComment"):
                 place = _REFERENCE.match(comment.get("ref", "").encode())
                 if place and (text := " ".join("".join(comment.itertext()).split())):
                     found.setdefault((int(place[2]) - 1, _column(place[1])), []).append(text)
             texts |= {place: " / ".join(thread) for place, thread in found.items()}
         return texts
 
-    def _comments(self, name: str, kind: str) -> Iterator[Any]:
+    def _related(self, name: str, kind: str, *tags: str) -> Iterator[Any]:
+        """Yield the elements with given tags of the parts that a sheet is related to."""
         try:
             for found, path in relations(self._archive, self._paths[name]).values():
                 if found.endswith(kind):
                     root = parse_xml(read_member(self._archive, path))
-                    yield from root.iter("{*}comment", "{*}threadedComment")
+                    yield from root.iter(*tags)
         except (ExtractionError, KeyError):
             return
 
@@ -107,6 +129,22 @@ def _formats(styles: Any) -> Mapping[int, str]:
     ids = [one.get("numFmtId", "") for one in styles.iterfind(f"{_MAIN}cellXfs/{_MAIN}xf")]
     codes = enumerate(custom.get(one) or BUILT_IN.get(one, "") for one in ids)
     return {index: code for index, code in codes if code and code.lower() != "general"}
+
+
+def _is_hidden(attributes: bytes) -> bool:
+    """Return True for a hidden row or column, except of a closed group."""
+    is_grouped = _GROUPED.search(attributes) is not None
+    return b"hidden" in attributes and _HIDDEN.search(attributes) is not None and not is_grouped
+
+
+def _columns_of(attributes: bytes) -> range:
+    ends = [min(int(number), _MAX_COLUMNS) for number in _BETWEEN.findall(attributes)]
+    return range(min(ends, default=1) - 1, max(ends, default=0))
+
+
+def _rows_of(area: bytes) -> set[int]:
+    found = _FILTERED.search(area)
+    return set(range(int(found[1]) - 1, min(int(found[2] or found[1]), _MAX_ROWS))) if found else set()
 
 
 def _column(letters: bytes) -> int:

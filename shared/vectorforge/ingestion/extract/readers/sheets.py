@@ -5,11 +5,13 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Final, NamedTuple
+from zipfile import ZipFile
 
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.blocks import Block, BlockKind, Reading, Row, heading, paragraph
 from vectorforge.ingestion.extract.decode import open_archive
-from vectorforge.ingestion.extract.readers.number_formats import FormattedNumber, format_number
+from vectorforge.ingestion.extract.readers.number_formats import FormattedNumber
+from vectorforge.ingestion.extract.readers.sheet_cells import OdsParts, SheetCells
 from vectorforge.ingestion.extract.readers.sheet_parts import SheetParts, unstored_formulas
 from vectorforge.ingestion.types import MAX_SOURCE_CHARS, cell_range
 
@@ -23,7 +25,8 @@ def read_workbook(content: bytes) -> Reading:
     Empty rows end a table. A row with one cell above a table is a paragraph. The first row of a table is its
     header if all its cells are texts; a table without one continues with the header of the table above. A
     cell that is merged over several rows stands in each of them, one above the names of several columns
-    before each name. A comment follows the value of its cell.
+    before each name. A comment follows the value of its cell. Hidden rows and columns are left out, except
+    those of a filter or a closed group.
 
     Raises:
         ExtractionError: ``unreadable``, ``encrypted`` or ``too_large``.
@@ -32,21 +35,23 @@ def read_workbook(content: bytes) -> Reading:
 
     with open_archive(content) if content.startswith(_ZIP) else nullcontext() as archive:
         missing = unstored_formulas(archive) if archive else 0
-        parts = SheetParts(archive) if archive else None
+        parts = _parts(archive)
         try:
             workbook = CalamineWorkbook.from_filelike(io.BytesIO(content))
             hidden = [one.name for one in workbook.sheets_metadata if one.visible != SheetVisibleEnum.Visible]
-            blocks = [
-                block
-                for name in workbook.sheet_names
-                if name not in hidden
-                for block in _sheet(name, workbook.get_sheet_by_name(name), parts)
-            ]
+            blocks, unshown = list[Block](), 0
+            for name in workbook.sheet_names:
+                if name not in hidden:
+                    cells = parts.sheet(name) if parts else SheetCells()
+                    blocks += _sheet(name, workbook.get_sheet_by_name(name), cells)
+                    unshown += len(cells.rows) + len(cells.columns)
         except PasswordError as exc:
             raise ExtractionError("The workbook is protected by a password.", reason="encrypted") from exc
         except CalamineError as exc:
             raise ExtractionError("The workbook is damaged and cannot be read.") from exc
     warnings = [f"Hidden sheets were left out: {len(hidden)}."] if hidden else []
+    if unshown:
+        warnings.append(f"Hidden rows and columns were left out: {unshown:,}.")
     if missing:
         warnings.append(
             f"Formulas without a stored value were left out: {missing:,}. "
@@ -55,23 +60,28 @@ def read_workbook(content: bytes) -> Reading:
     return Reading(blocks, warnings=warnings)
 
 
-def _sheet(name: str, sheet: Any, parts: SheetParts | None) -> Iterator[Block]:
+def _parts(archive: ZipFile | None) -> SheetParts | OdsParts | None:
+    if archive is None:
+        return None
+    return OdsParts(archive) if "content.xml" in archive.NameToInfo else SheetParts(archive)
+
+
+def _sheet(name: str, sheet: Any, parts: SheetCells) -> Iterator[Block]:
     first_row, first_column = sheet.start or (0, 0)
     blocks: list[Block] = []
     header: Sequence[str] = ()
     area: list[tuple[int, list[Any]]] = []
     rows = sheet.to_python(skip_empty_area=True)
-    for row, column, code in parts.number_formats(name) if parts else ():
-        _format(rows, row - first_row, column - first_column, code)
-    groups: dict[int, list[Any]] = {}
-    areas = _Areas(name[:_MAX_NAME_CHARS], first_column, groups, parts.comments(name) if parts else {})
-    for (top, column), (bottom, last) in sheet.merged_cell_ranges or ():
-        top, column, last = top - first_row, column - first_column, last - first_column
-        if last > column >= 0 and 0 <= top < len(rows):
-            cells = groups.setdefault(top + first_row + 1, [*rows[top]])
-            cells[column : last + 1] = [cells[column]] * len(cells[column : last + 1])
-        _repeat(rows, top, bottom - first_row, column)
+    for row, column, code in parts.formats:
+        row, column = row - first_row, column - first_column
+        if 0 <= row < len(rows) and 0 <= column < len(rows[row]):
+            rows[row][column] = parts.shown(rows[row][column], code)
+    groups = _groups(rows, sheet, parts)
+    _hide(rows, groups, sheet.start or (0, 0), parts)
+    areas = _Areas(name[:_MAX_NAME_CHARS], first_column, groups, parts.comments, parts.columns)
     for number, cells in enumerate([*rows, []], start=first_row + 1):
+        if number - 1 in parts.rows:
+            continue
         if any(_shown(cell) for cell in cells):
             area.append((number, cells))
         elif area:
@@ -84,13 +94,35 @@ def _sheet(name: str, sheet: Any, parts: SheetParts | None) -> Iterator[Block]:
         yield from blocks
 
 
-def _format(rows: list[list[Any]], row: int, column: int, code: str) -> None:
-    if not (0 <= row < len(rows) and 0 <= column < len(rows[row])):
-        return
-    value = rows[row][column]
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        shown = format_number(value, code)
-        rows[row][column] = value if shown is None else FormattedNumber(value, shown)
+def _groups(rows: list[list[Any]], sheet: Any, parts: SheetCells) -> dict[int, list[Any]]:
+    """Repeat merged cells, and return the rows by number in which cells are merged over columns."""
+    first_row, first_column = sheet.start or (0, 0)
+    groups: dict[int, list[Any]] = {}
+    for (top, column), (bottom, last) in sheet.merged_cell_ranges or ():
+        top, column, last = top - first_row, column - first_column, last - first_column
+        if last > column >= 0 and 0 <= top < len(rows):
+            cells = groups.setdefault(top + first_row + 1, [*rows[top]])
+            covered = range(column, min(last + 1, len(cells)))
+            cells[column : last + 1] = [cells[column]] * len(covered)
+            if shown := [at for at in covered if at + first_column not in parts.columns]:
+                rows[top][shown[0]] = rows[top][column]
+        _repeat(rows, top, bottom - first_row, column)
+    return groups
+
+
+def _hide(
+    rows: list[list[Any]], groups: Mapping[int, list[Any]], start: tuple[int, int], parts: SheetCells
+) -> None:
+    """Remove values and comments of hidden columns; rows and columns without any do not count as hidden."""
+    for row, column in [*parts.comments]:
+        if row in parts.rows or column in parts.columns:
+            del parts.comments[row, column]
+    parts.rows = {at for at, cells in enumerate(rows, start[0]) if at in parts.rows and _filled(cells)}
+    hidden = [at for at in range(len(rows[0]) if rows else 0) if at + start[1] in parts.columns]
+    parts.columns = {at + start[1] for at in hidden if any(_shown(cells[at]) for cells in rows)}
+    for cells in (*rows, *groups.values()):
+        for at in hidden:
+            cells[at] = ""
 
 
 def _repeat(rows: list[list[Any]], top: int, bottom: int, column: int) -> None:
@@ -112,6 +144,8 @@ class _Areas(NamedTuple):
     """Rows by number with the values of cells that are merged over columns in each of these."""
     comments: dict[tuple[int, int], str]
     """By row and column of the sheet, from 0; each is removed when it is read."""
+    hidden: set[int]
+    """Hidden columns of the sheet, from 0."""
 
     def read(
         self, rows: list[tuple[int, list[Any]]], header: Sequence[str]
@@ -130,17 +164,18 @@ class _Areas(NamedTuple):
             blocks.append(self._paragraph(number, at, cells[at]))
         used = [at for at in range(len(rows[0][1])) if any(_shown(cells[at]) for _, cells in rows)]
         first, end, skipped = used[0], used[-1] + 1, 0
+        columns = [at for at in range(first, end) if self.left + at not in self.hidden]
         if names := _grouped_names(rows, self.groups.get(rows[0][0], [])):
-            header, skipped = names[first:end], 2
+            header, skipped = [names[at] for at in columns], 2
         elif len(rows) > 1 and _is_header(rows[0][1][first:end]):
-            header, skipped = [_shown(cell) for cell in rows[0][1][first:end]], 1
-        elif len(header) != end - first:
+            header, skipped = [_shown(rows[0][1][at]) for at in columns], 1
+        elif len(header) != len(columns):
             header = ()
         for number, cells in rows[:skipped]:
             blocks += [self._paragraph(number, at, cells[at]) for at in used if self._has(number, at)]
         table = [
             Row(
-                [self._text(number, at, cells[at]) for at in range(first, end)],
+                [self._text(number, at, cells[at]) for at in columns],
                 {"sheet": self.sheet, "cells": [self.left + first + 1, number, self.left + end, number]},
             )
             for number, cells in rows[skipped:]
