@@ -144,6 +144,14 @@ class TestRichText:
             "An endnote.",
         ]
 
+    def test_text_boxes_follow_their_paragraph(self) -> None:
+        box = r"{\shp{\*\shpinst\shpleft9{\sp{\sn shapeType}{\sv 202}}{\shptxt \pard %s {\b now}.\par}}%s}"
+        old = r"{\shprslt{\*\do\dptxbx{\dptxbxtext Again.}}}"
+        picture = r"{\shp{\*\shpinst{\sp{\sn pib}{\sv 1}}}}"
+        rtf = r"{\rtf1\ansi{\pard Before" + picture + box % ("Call us", old) + r".\par}{\pard After.\par}}"
+        lines = [line.strip() for line in one(rtf.encode(), "a.rtf").text.split("\n\n")]
+        assert lines == ["Before.", "Call us now.", "After."]
+
 
 class TestWordDocuments:
     def test_text_in_controls_insertions_formulas_and_boxes_is_read_once(self) -> None:

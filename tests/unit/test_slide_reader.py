@@ -6,6 +6,9 @@ from typing import Any
 from pptx import Presentation
 from pptx.chart import data
 from pptx.enum.chart import XL_CHART_TYPE
+from pptx.opc.package import Part
+from pptx.opc.packuri import PackURI
+from pptx.oxml import parse_xml
 from pptx.util import Inches
 
 from tests.support.documents import one
@@ -36,6 +39,26 @@ def test_charts_are_tables_of_their_values() -> None:
         "Category: West; Plan: 20",
         "Category: 1.5; Trips: 2",
     ]
+
+
+def test_diagram_is_a_list_of_its_texts() -> None:
+    deck, out = Presentation(), io.BytesIO()
+    slide = deck.slides.add_slide(deck.slide_layouts[5])
+    drawing = "http://schemas.openxmlformats.org/drawingml/2006"
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    point = f'<d:pt><d:t><a:p xmlns:a="{drawing}/main"><a:r><a:t>Build</a:t></a:r></a:p></d:t></d:pt>'
+    model = f'<d:dataModel xmlns:d="{drawing}/diagram">{point}</d:dataModel>'.encode()
+    part = Part(PackURI("/ppt/diagrams/data1.xml"), "application/xml", slide.part.package, model)
+    main = "http://schemas.openxmlformats.org/presentationml/2006/main"
+    graphic = (
+        f'<p:graphicFrame xmlns:p="{main}" xmlns:d="{drawing}/diagram"'
+        f' xmlns:r="{office}"><d:relIds r:dm="{slide.part.relate_to(part, office + "/diagramData")}"/>'
+        "</p:graphicFrame>"
+    )
+    slide.shapes.title.text = "Plan"
+    slide.shapes._spTree.append(parse_xml(graphic))
+    deck.save(out)
+    assert one(out.getvalue(), "a.pptx").text == "# Plan\n\n- Build"
 
 
 def test_cell_merged_over_rows_stands_in_each_of_them() -> None:

@@ -5,13 +5,19 @@ import zipfile
 from typing import Any
 
 import docx
+from docx.opc.packuri import PackURI
+from docx.opc.part import Part
 from docx.oxml import parse_xml
+from pptx.chart.data import CategoryChartData
+from pptx.chart.xmlwriter import ChartXmlWriter
+from pptx.enum.chart import XL_CHART_TYPE
 
 from tests.support.documents import one
 from tests.unit.read_formats import zipped
 
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 TYPES = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+DRAWING = "http://schemas.openxmlformats.org/drawingml/2006"
 NOTE = (
     f'<w:footnotes {W}><w:footnote w:id="2"><w:p><w:r><w:t>Not in May.</w:t></w:r></w:p>'
     "</w:footnote></w:footnotes>"
@@ -107,3 +113,51 @@ def test_hidden_text_is_left_out() -> None:
     paragraph.add_run(" hidden").font.hidden = True
     paragraph.add_run(" too").font.hidden = False
     assert one(saved(document), "a.docx").text == "Shown too"
+
+
+def test_comments_follow_their_paragraph_or_table() -> None:
+    document = docx.Document()
+    run = document.add_paragraph("The price is 100 euros.").runs[0]
+    document.add_comment(run, "Yes,\nnet.", author="")
+    document.add_comment(run, "Net?", author="Ann Lee")
+    cell = document.add_table(1, 1).cell(0, 0).paragraphs[0]
+    document.add_comment(cell.add_run("Free"), "Until May.", author="Bo")
+    assert one(saved(document), "a.docx").text.split("\n\n") == [
+        "The price is 100 euros.",
+        "Comment by Ann Lee: Net?",
+        "Comment: Yes, net.",
+        "Free",
+        "Comment by Bo: Until May.",
+    ]
+
+
+def related(document: Any, kind: str, root: str) -> str:
+    part = Part(PackURI(f"/word/{kind}/one.xml"), "application/xml", root.encode(), document.part.package)
+    return str(document.part.relate_to(part, f"{TYPES}/{kind}"))
+
+
+def test_charts_and_diagrams_follow_their_paragraph() -> None:
+    document, values = docx.Document(), CategoryChartData()  # type: ignore[no-untyped-call]
+    values.categories = ["East", "West"]
+    values.add_series("2025", (19, 20))  # type: ignore[no-untyped-call]
+    markup = str(ChartXmlWriter(XL_CHART_TYPE.PIE, values).xml)  # type: ignore[no-untyped-call]
+    chart = related(document, "chart", markup[markup.index("?>") + 2 :])
+    points = "".join(
+        f'<d:pt type="{kind}"><d:t><a:p xmlns:a="{DRAWING}/main"><a:r><a:t>{text}</a:t></a:r></a:p></d:t>'
+        "</d:pt>"
+        for kind, text in (("node", "Plan"), ("parTrans", "x"), ("node", "Build it"))
+    )
+    data = related(
+        document, "diagramData", f'<d:dataModel xmlns:d="{DRAWING}/diagram">{points}</d:dataModel>'
+    )
+    paragraph = document.add_paragraph("Sales by region and steps:")
+    for name, attribute in (("chart", f'r:id="{chart}"'), ("diagram", f'r:dm="{data}"')):
+        tag = "relIds" if name == "diagram" else "chart"
+        graphic = f'<x:{tag} xmlns:x="{DRAWING}/{name}" xmlns:r="{TYPES}" {attribute}/>'
+        paragraph._p.append(parse_xml(f"<w:r {W}><w:drawing>{graphic}</w:drawing></w:r>"))
+    assert one(saved(document), "a.docx").text.split("\n\n") == [
+        "Sales by region and steps:",
+        "Category: East; 2025: 19",
+        "Category: West; 2025: 20",
+        "- Plan\n- Build it",
+    ]

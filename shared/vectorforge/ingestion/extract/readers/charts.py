@@ -1,9 +1,9 @@
-"""Charts of Office files as tables: a row for each category, a column for each series."""
+"""Charts of Office files as tables, with a row for each category, and diagrams (SmartArt) as lists."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from vectorforge.ingestion.extract.blocks import Block, BlockKind, Row, table
+from vectorforge.ingestion.extract.blocks import Block, BlockKind, Row, item, table
 from vectorforge.ingestion.extract.readers.number_formats import format_number
 from vectorforge.types import Location
 
@@ -11,8 +11,23 @@ _A: Final = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _C: Final = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
 
 
-def chart_blocks(root: Any, location: Location | None = None) -> list[Block]:
-    """Return the title of a chart and the values that are stored in it."""
+_D: Final = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
+_R: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
+GRAPHICS: Final = (f"{_C}chart", f"{_D}relIds")
+"""Elements of documents and slides that refer to charts and to the data of diagrams."""
+
+
+def part_id(graphic: Any) -> str:
+    """Return the relation of an element of ``GRAPHICS``."""
+    return str(graphic.get(f"{_R}id") or graphic.get(f"{_R}dm", ""))
+
+
+def graphic_blocks(root: Any, location: Location | None = None) -> list[Block]:
+    """Return title and stored values of a chart, or the texts of a diagram."""
+    if root.tag == f"{_D}dataModel":
+        points = [one for one in root.iter(f"{_D}pt") if one.get("type", "node") in ("node", "asst")]
+        texts = (" ".join(text.text or "" for text in one.iter(f"{_A}t")) for one in points)
+        return [item(text, location=location) for text in texts]
     title = "".join(text.text or "" for text in root.iterfind(f"{_C}chart/{_C}title//{_A}t"))
     names, columns = ["Category"], list[Mapping[str, str]]()
     categories: dict[str, str] = {}

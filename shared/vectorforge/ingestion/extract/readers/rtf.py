@@ -8,16 +8,17 @@ from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.blocks import Block, Reading, Row, paragraph, table
 
 _TOKEN: Final = re.compile(r"\\(?:[a-z]+|.)|[{}]", re.IGNORECASE | re.DOTALL)
-_FOOTNOTE: Final = re.compile(r"\{\s*(?:\\\*)?\s*\\footnote(?![a-z])")
+_MOVED: Final = re.compile(r"\{\s*(?:\\\*)?\s*\\(footnote|shp)(?![a-z])")
+_BOX_TEXT: Final = re.compile(r"\{\s*\\shptxt(?![a-z])")
 _BEFORE_NOTE: Final = "\ue000"
 _REFERENCE: Final = re.compile("\ue001([0-9]{1,6})\ue002")
-"""Private characters, which mark footnotes and references to them while striprtf reads the text."""
+"""Private characters, which mark footnotes, text boxes and references to them for striprtf."""
 
 
 def read_rtf(content: bytes) -> Reading:
     """Read the text of a rich text file, without its pictures and its formatting; cells of tables as rows.
 
-    Footnotes follow their paragraph or table.
+    Footnotes and text boxes follow their paragraph or table.
 
     Raises:
         ExtractionError: ``unreadable``.
@@ -37,20 +38,29 @@ def read_rtf(content: bytes) -> Reading:
 
 
 def _with_notes_at_end(markup: str) -> tuple[str, int]:
-    """Move footnotes, which striprtf skips, to the end, leave references, and return their number."""
+    """Move footnotes and text boxes, which striprtf skips, to the end; return the number of references."""
     body, notes = list[str](), list[str]()
     at = depth = 0
     opening, outside = None, 0
+    box, within, texts = None, 0, list[str]()
     for found in _TOKEN.finditer(markup):
         if found[0] == "{":
-            if opening is None and (opening := _FOOTNOTE.match(markup, found.start())):
-                outside = depth
+            if opening is None and (opening := _MOVED.match(markup, found.start())):
+                outside, texts = depth, []
+            elif opening is not None and box is None and (box := _BOX_TEXT.match(markup, found.start())):
+                within = depth
             depth += 1
         elif found[0] == "}":
             depth -= 1
+            if box is not None and depth == within:
+                texts.append(markup[box.end() : found.end()])
+                box = None
             if opening is not None and depth == outside:
-                body.append(f"{markup[at : opening.start()]}{{\ue001{len(notes)}\ue002}}")
-                notes.append(f"{{{_BEFORE_NOTE}{markup[opening.end() : found.end()]}")
+                texts = [markup[opening.end() : found.end()]] if opening[1] == "footnote" else texts
+                body.append(markup[at : opening.start()])
+                if texts:
+                    body.append(f"{{\ue001{len(notes)}\ue002}}")
+                    notes.append(f"{{{_BEFORE_NOTE}{' {'.join(texts)}")
                 at, opening = found.end(), None
             elif depth <= 0:
                 return "".join([*body, markup[at : found.start()], *notes, "}"]), len(notes)

@@ -8,14 +8,13 @@ from zipfile import ZipFile
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.blocks import Block, Reading, Row, heading, item, paragraph, table
 from vectorforge.ingestion.extract.decode import open_archive, read_member
-from vectorforge.ingestion.extract.readers.charts import chart_blocks
+from vectorforge.ingestion.extract.readers.charts import GRAPHICS, graphic_blocks, part_id
 from vectorforge.ingestion.extract.readers.xml import local_name, parse_xml, relations
 from vectorforge.types import Location
 
 _A: Final = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _P: Final = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _R: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
-_CHART: Final = "{http://schemas.openxmlformats.org/drawingml/2006/chart}chart"
 _TITLES: Final = ("title", "ctrTitle")
 _OMITTED: Final = ("sldNum", "ftr", "dt", "sldImg", "hdr")
 """Placeholders that repeat on every slide."""
@@ -24,7 +23,7 @@ _OMITTED: Final = ("sldNum", "ftr", "dt", "sldImg", "hdr")
 def read_pptx(content: bytes) -> Reading:
     """Read the slides in their order, each under its title; notes follow the slide they belong to.
 
-    Hidden slides are read, too; charts as tables. Text in pictures is not.
+    Hidden slides are read, too; charts as tables, diagrams (SmartArt) as lists. Text in pictures is not.
 
     Returns:
         ``title``: the document's property, else the first slide's title.
@@ -54,10 +53,10 @@ def _slide(archive: ZipFile, path: str, location: Location) -> Iterator[Block]:
     for shape in shapes:
         if shape not in titles and _placeholder(shape) not in _OMITTED:
             yield from _shape(shape, location)
-        for chart in shape.iter(_CHART):
+        for found in shape.iter(*GRAPHICS):
             with suppress(ExtractionError):
-                _, target = targets.get(chart.get(f"{_R}id", ""), ("", ""))
-                yield from chart_blocks(parse_xml(read_member(archive, target)), location)
+                _, target = targets.get(part_id(found), ("", ""))
+                yield from graphic_blocks(parse_xml(read_member(archive, target)), location)
     for kind, target in targets.values():
         if kind.endswith("/notesSlide"):
             notes = parse_xml(read_member(archive, target))

@@ -13,10 +13,10 @@ from vectorforge.ingestion.extract.blocks import (
     Row,
     heading,
     item,
-    paragraph,
     table,
 )
 from vectorforge.ingestion.extract.decode import open_archive
+from vectorforge.ingestion.extract.readers.charts import GRAPHICS, graphic_blocks, part_id
 from vectorforge.ingestion.extract.readers.word_numbering import Numbering
 from vectorforge.ingestion.extract.readers.xml import local_name, parse_xml
 
@@ -27,6 +27,7 @@ _LIST_LEVEL: Final = re.compile(r"List.*? ([2-5])$")
 _CONTENTS_STYLE: Final = re.compile(r"toc (\d|heading)", re.IGNORECASE)
 _CHARACTERS: Final = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _OMITTED: Final = ("pPr", "rPr", "del", "moveFrom", "txbxContent", "AlternateContent", "pict", "drawing")
+_NOTES: Final = ("footnote", "endnote", "comment")
 _FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 """A text box again, for older programs."""
 _W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -34,9 +35,9 @@ _CONTROLS: Final = tuple(f"{_W}{name}" for name in ("sdt", "sdtContent", "custom
 
 
 def read_docx(content: bytes) -> Reading:
-    """Read paragraphs, headings, lists, tables and notes in the order of the document.
+    """Read paragraphs, headings, lists, tables, charts and notes in the order of the document.
 
-    Footnotes and endnotes follow their paragraph or table.
+    Footnotes, endnotes, comments and charts follow their paragraph or table.
 
     Returns:
         ``title``: the first paragraph in the style Title, else the document's property.
@@ -82,7 +83,7 @@ def _blocks(element: Any, source: _Source) -> Iterator[Block]:
     for child in element:
         if child.tag == f"{_W}tbl":
             yield from _table(Table(child, source.document))
-            yield from _references(child, source.notes)
+            yield from _references(child, source)
         elif child.tag == f"{_W}p":
             yield from _paragraph(child, Paragraph(child, source.document).style, source)
             for box in child.iter(f"{_W}txbxContent"):
@@ -107,12 +108,18 @@ def _paragraph(element: Any, style: Any, source: _Source) -> Iterator[Block]:
         yield item(text, max(level, int(named[1]) - 1 if named else 0), mark=mark or "-")
     else:
         yield Block(BlockKind.CAPTION if name == "Caption" else BlockKind.PARAGRAPH, text)
-    yield from _references(element, source.notes)
+    yield from _references(element, source)
 
 
-def _references(element: Any, notes: dict[str, str]) -> Iterator[Block]:
-    for reference in element.iter(f"{_W}footnoteReference", f"{_W}endnoteReference"):
-        yield paragraph(notes.get(local_name(reference)[:-9] + reference.get(f"{_W}id", ""), ""))
+def _references(element: Any, source: _Source) -> Iterator[Block]:
+    """Yield the notes, comments, charts and diagrams that an element refers to."""
+    for reference in element.iter(*(f"{_W}{kind}Reference" for kind in _NOTES)):
+        kind = local_name(reference)[:-9]
+        text = source.notes.get(kind + reference.get(f"{_W}id", ""), "")
+        yield Block(BlockKind.CAPTION if kind == "comment" else BlockKind.PARAGRAPH, text)
+    for found in element.iter(*GRAPHICS):
+        part = source.document.part.related_parts.get(part_id(found))
+        yield from graphic_blocks(parse_xml(part.blob)) if part is not None else ()
 
 
 def _text(element: Any) -> str:
@@ -136,13 +143,17 @@ def _is_hidden(run: Any) -> bool:
 
 def _notes(document: Any) -> dict[str, str]:
     return {
-        kind + note.get(f"{_W}id", ""): " ".join(
-            "".join(text.text or "" for text in note.iter(f"{_W}t")).split()
-        )
-        for kind in ("footnote", "endnote")
+        kind + note.get(f"{_W}id", ""): _by(note)
+        + " ".join(" ".join(map(_text, note.iter(f"{_W}p"))).split())
+        for kind in _NOTES
         if (root := _part(document, f"{kind}s")) is not None
         for note in root.iter(f"{_W}{kind}")
     }
+
+
+def _by(note: Any) -> str:
+    author = " ".join(note.get(f"{_W}author", "").split())
+    return f"Comment by {author}: " if author else "Comment: " if local_name(note) == "comment" else ""
 
 
 def _part(document: Any, kind: str) -> Any:
