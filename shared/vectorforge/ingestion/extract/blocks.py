@@ -20,7 +20,7 @@ _MAX_LEVEL: Final = 6
 _CONTROLS: Final = re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _INVISIBLE: Final = re.compile("[\u00ad\u200b\u2060\ufeff]")
 """Soft hyphens and other characters without width, which cut the words of a search."""
-_NUMBER: Final = re.compile(r"[-+(]?[$€£¥]?\s*\d[\d.,' ]*\s*[%$€£¥)]?")
+NUMBER: Final = re.compile(r"[-+(]?[$€£¥]?\s*\d[\d.,' ]*\s*[%$€£¥)]?")
 _MAX_HEADER_CHARS: Final = 80
 
 
@@ -125,10 +125,10 @@ def _looks_like_header(rows: Sequence[Row]) -> bool:
     names = [" ".join(cell.split()) for cell in rows[0].cells]
     if len(rows) < 2 or len(names) < 2 or len(set(names)) < len(names) or not all(names[1:]):
         return False
-    if any(len(name) > _MAX_HEADER_CHARS or _NUMBER.fullmatch(name) for name in names):
+    if any(len(name) > _MAX_HEADER_CHARS or NUMBER.fullmatch(name) for name in names):
         return False
     values = (cell.strip() for row in rows[1:] for cell in row.cells[1:])
-    return len(names) > 2 or all(map(_NUMBER.fullmatch, values))
+    return len(names) > 2 or all(map(NUMBER.fullmatch, values))
 
 
 class _Composer:

@@ -42,7 +42,7 @@ def arranged(page: Page) -> Iterator[list[Line] | Table]:
     for xs, ys in grids_of(page):
         box = Box(xs[0], ys[0], xs[-1], ys[-1])
         inside = [one for one in segments if _is_in(one, box)]
-        table = grid_table(inside, xs, ys)
+        table = grid_table(inside, xs, ys, page.verticals)
         if table is not None:
             taken = {id(one) for one in inside}
             place = Segment("", *box, False)

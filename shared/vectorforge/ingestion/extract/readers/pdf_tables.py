@@ -8,6 +8,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Final
 
+from vectorforge.ingestion.extract.readers.pdf_headers import joined_names, runs_below, runs_between
 from vectorforge.ingestion.extract.readers.pdf_words import BULLETS, Box, Page, Segment
 
 _MAX_CELL_CHARS: Final = 2_000
@@ -32,7 +33,9 @@ class Table:
     rows: list[TableRow] = field(default_factory=list)
 
 
-def grid_table(segments: Sequence[Segment], xs: Sequence[float], ys: Sequence[float]) -> Table | None:
+def grid_table(
+    segments: Sequence[Segment], xs: Sequence[float], ys: Sequence[float], verticals: Sequence[Box]
+) -> Table | None:
     """Return the table in a grid; None for a frame around text: one column or row, or a cell with a page."""
     found: dict[int, list[tuple[int, Segment]]] = {}
     for one in sorted(segments, key=lambda one: (one.middle, one.x0)):
@@ -49,7 +52,20 @@ def grid_table(segments: Sequence[Segment], xs: Sequence[float], ys: Sequence[fl
         bold = all(one.bold for _, one in found[row])
         table.rows.append(TableRow(cells, Box(xs[0], ys[row], xs[-1], ys[row + 1]), bold))
     used = {column for row in found.values() for column, _ in row}
-    return table if len(table.rows) > 1 and len(used) > 1 else None
+    if len(table.rows) < 2 or len(used) < 2:
+        return None
+    first = table.rows[0].box
+    _join_header(table, runs_between(xs, (first.y0 + first.y1) / 2, verticals))
+    return table
+
+
+def _join_header(table: Table, runs: Sequence[range]) -> None:
+    """Join the first two rows to one if they name the columns, given the columns of the first row's cells."""
+    first, second, *rest = table.rows
+    is_bold = first.bold and second.bold
+    is_marked = is_bold and bool(rest) and not rest[0].bold
+    if names := joined_names([row.cells for row in table.rows], runs, is_marked=is_marked):
+        table.rows[:2] = [TableRow(names, _around(first.box, second.box), is_bold)]
 
 
 def box_of(parts: Sequence[Segment]) -> Box:
@@ -114,7 +130,10 @@ def aligned_table(rows: Sequence[Sequence[Segment]], rules: Sequence[Box]) -> Ta
         else:
             table.rows.append(TableRow(cells, box_of(row), all(one.bold for one in row)))
         above = middle
-    return table if len(table.rows) > 1 else None
+    if len(table.rows) < 2:
+        return None
+    _join_header(table, runs_below(rows[0], columns))
+    return table
 
 
 def _continues(

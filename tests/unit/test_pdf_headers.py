@@ -1,0 +1,54 @@
+"""Headers of two rows in tables of PDFs."""
+
+import io
+from typing import Any
+
+import pytest
+from reportlab.lib.pagesizes import A4
+from reportlab.platypus import Paragraph, SimpleDocTemplate, Table
+
+from tests.support.documents import one
+
+GRID: Any = ("GRID", (0, 0), (-1, -1), 0.5, "black")
+RULE: Any = ("LINEBELOW", (0, 1), (-1, 1), 0.5, "black")
+BOLD: Any = ("FONTNAME", (0, 0), (-1, 1), "Helvetica-Bold")
+YEARS = [["Region", "2023", "", "2024", ""], ["", "Q1", "Q2", "Q1", "Q2"]]
+SPANS: Any = [("SPAN", (0, 0), (0, 1)), ("SPAN", (1, 0), (2, 0)), ("SPAN", (3, 0), (4, 0))]
+
+
+def paragraphs(rows: list[list[str]], style: Any, repeated: int = 2) -> list[str]:
+    from reportlab.lib.styles import getSampleStyleSheet
+
+    out, text = io.BytesIO(), getSampleStyleSheet()["Normal"]
+    parts = [Paragraph("Visits of each quarter.", text), Table(rows, style=style, repeatRows=repeated)]
+    SimpleDocTemplate(out, pagesize=A4).build(parts)
+    return one(out.getvalue(), "a.pdf").text.split("\n\n")[1:]
+
+
+@pytest.mark.parametrize("valign", ["TOP", "MIDDLE", "BOTTOM"])
+@pytest.mark.parametrize("align", ["LEFT", "CENTER", "RIGHT"])
+@pytest.mark.parametrize("look", [[GRID, BOLD], [GRID], [RULE, BOLD], [RULE]])
+def test_cell_over_columns_is_part_of_their_names(look: list[Any], align: str, valign: str) -> None:
+    values = [[f"Town {n}", *(str(n + at) for at in range(4))] for n in range(60)]
+    style = [*SPANS, *look, ("ALIGN", (1, 0), (-1, -1), align), ("VALIGN", (0, 0), (-1, -1), valign)]
+    found = paragraphs([*YEARS, *values], style)
+    for n in (0, 50):  # on the first page, and on the second
+        assert (
+            f"Region: Town {n}; 2023 Q1: {n}; 2023 Q2: {n + 1}; 2024 Q1: {n + 2}; 2024 Q2: {n + 3}" in found
+        )
+    assert len(found) == 60
+
+
+def test_header_of_two_rows_that_is_not_repeated_names_the_columns_of_the_next_page() -> None:
+    values = [[f"Town {n}", *(str(n + at) for at in range(4))] for n in range(60)]
+    found = paragraphs([*YEARS, *values], [*SPANS, GRID, ("ALIGN", (1, 0), (-1, 0), "CENTER")], repeated=0)
+    assert found[50] == "Region: Town 50; 2023 Q1: 50; 2023 Q2: 51; 2024 Q1: 52; 2024 Q2: 53"
+
+
+def test_merged_value_of_a_table_without_header_is_no_name() -> None:
+    rows = [["Name", "Ann Lee", ""], ["Visits", "3", "5"], ["Stays", "4", "6"]]
+    assert paragraphs(rows, [GRID, ("SPAN", (1, 0), (2, 0))]) == [
+        "Name |  | Ann Lee",
+        "Visits | 3 | 5",
+        "Stays | 4 | 6",
+    ]
