@@ -1,10 +1,11 @@
-"""Headers of two rows in tables of PDFs."""
+"""Headers of two rows in tables of PDFs, and values of their forms."""
 
 import io
 from typing import Any
 
 import pytest
 from reportlab.lib.pagesizes import A4
+from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import Paragraph, SimpleDocTemplate, Table
 
 from tests.support.documents import one
@@ -43,6 +44,18 @@ def test_header_of_two_rows_that_is_not_repeated_names_the_columns_of_the_next_p
     values = [[f"Town {n}", *(str(n + at) for at in range(4))] for n in range(60)]
     found = paragraphs([*YEARS, *values], [*SPANS, GRID, ("ALIGN", (1, 0), (-1, 0), "CENTER")], repeated=0)
     assert found[50] == "Region: Town 50; 2023 Q1: 50; 2023 Q2: 51; 2024 Q1: 52; 2024 Q2: 53"
+
+
+def test_values_of_form_fields_follow_their_labels() -> None:
+    out = io.BytesIO()
+    canvas = Canvas(out, pagesize=A4)
+    for y, name, value in ((740, "Name:", "Ann Lee"), (710, "City:", "Graz")):
+        canvas.drawString(72, y, name)
+        canvas.acroForm.textfield(name=name, value=value, x=110, y=y - 5, width=200, height=18)
+    canvas.drawString(72, 680, "Plan:")
+    canvas.acroForm.choice(name="Plan", value="Gold", options=["Basic", "Gold"], x=110, y=675, height=18)
+    canvas.save()
+    assert one(out.getvalue(), "a.pdf").text == "Name: | Ann Lee\n\nCity: | Graz\n\nPlan: | Gold"
 
 
 def test_merged_value_of_a_table_without_header_is_no_name() -> None:

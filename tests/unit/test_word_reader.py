@@ -115,6 +115,35 @@ def test_hidden_text_is_left_out() -> None:
     assert one(saved(document), "a.docx").text == "Shown too"
 
 
+def test_controls_around_rows_and_cells_are_read() -> None:
+    document = docx.Document()
+    table = document.add_table(2, 2)
+    for cell, text in zip([*table.rows[0].cells, *table.rows[1].cells], "ABCD", strict=True):
+        cell.text = text
+    for element in (table.rows[0].cells[1]._tc, table.rows[1]._tr):
+        control = parse_xml(f"<w:sdt {W}><w:sdtPr/><w:sdtContent/></w:sdt>")
+        element.addprevious(control)
+        control[1].append(element)
+    assert one(saved(document), "a.docx").text == "A | B\n\nC | D"
+
+
+def test_tabs_check_boxes_and_raised_digits_are_not_lost() -> None:
+    document = docx.Document()
+    paragraph = document.add_paragraph("Yes ")
+    for markup in (
+        '<w:sym w:font="Wingdings" w:char="F0FE"/>',
+        "<w:t>, no </w:t>",
+        '<w:sym w:font="Wingdings" w:char="F0A8"/>',
+        '<w:ptab w:alignment="right"/>',
+        '<w:sym w:font="Other" w:char="F041"/>',
+    ):
+        paragraph._p.append(parse_xml(f"<w:r {W}>{markup}</w:r>"))
+    for text in ("10", "3", " m", "2"):
+        run = paragraph.add_run(text)
+        run.font.superscript = len(text) == 1
+    assert one(saved(document), "a.docx").text == "Yes \u2612, no \u2610\t10^3 m2"
+
+
 def test_comments_follow_their_paragraph_or_table() -> None:
     document = docx.Document()
     run = document.add_paragraph("The price is 100 euros.").runs[0]

@@ -7,6 +7,7 @@ and tables (``pdf_tables``). What repeats at the top or bottom of pages is left 
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -61,6 +62,7 @@ def read_pdf(content: bytes, *, ocr: OcrOptions = OcrOptions()) -> Reading:  # n
 
     try:
         pdf = pypdfium2.PdfDocument(content)
+        pdf.init_forms()
         pages = [*_read_pages(pdf)]
         outline = Outline(pdf)
         pictures = [number for number, page in enumerate(pages) if page and page.is_picture]
@@ -92,6 +94,11 @@ def _read_pages(pdf: Any) -> Iterator[Page | None]:
     for index in range(len(pdf)):
         try:
             page = pdf[index]
+            if pdf.formenv:  # the values of fields become a part of the page, where they are shown
+                with suppress(pypdfium2.PdfiumError):
+                    page.flatten()
+                page.close()
+                page = pdf[index]
             yield read_page(page)
             page.close()
         except pypdfium2.PdfiumError:

@@ -25,12 +25,15 @@ _TITLE_IS_WITHIN: Final = 50
 _HEADING_STYLE: Final = re.compile(r"heading ([1-6])", re.IGNORECASE)
 _LIST_LEVEL: Final = re.compile(r"List.*? ([2-5])$")
 _CONTENTS_STYLE: Final = re.compile(r"toc (\d|heading)", re.IGNORECASE)
-_CHARACTERS: Final = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+_CHARACTERS: Final = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "ptab": "\t"}
+_SYMBOLS: Final = {"F0FE": "\u2612", "F0FD": "\u2612", "F0FC": "\u2713", "F0A8": "\u2610", "F06F": "\u2610"}
+"""Check boxes and check marks of the font Wingdings."""
 _OMITTED: Final = ("pPr", "rPr", "del", "moveFrom", "txbxContent", "AlternateContent", "pict", "drawing")
 _NOTES: Final = ("footnote", "endnote", "comment")
 _FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 """A text box again, for older programs."""
 _W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_RAISED: Final = f"{_W}rPr/{_W}vertAlign[@{_W}val='superscript']"
 _CONTROLS: Final = tuple(f"{_W}{name}" for name in ("sdt", "sdtContent", "customXml", "ins", "moveTo"))
 
 
@@ -51,12 +54,23 @@ def read_docx(content: bytes) -> Reading:
     try:
         document = Document(io.BytesIO(content))
         body = document.element.body
+        _unwrap_rows(body)
         source = _Source(document, _notes(document), Numbering(_part(document, "numbering")))
         return Reading([*_blocks(body, source)], _title(document))
     except (ExtractionError, MemoryError):
         raise
     except Exception as exc:  # python-docx, lxml, zipfile and zlib raise many kinds
         raise ExtractionError("The DOCX file is damaged and cannot be read.") from exc
+
+
+def _unwrap_rows(body: Any) -> None:
+    """Replace controls around rows and cells of tables, which python-docx skips, by their content."""
+    for control in [*body.iter(f"{_W}sdt")]:
+        content, parent = control.find(f"{_W}sdtContent"), control.getparent()
+        if content is not None and parent.tag in (f"{_W}tbl", f"{_W}tr"):
+            for child in [*content]:
+                control.addprevious(child)
+            parent.remove(control)
 
 
 def _title(document: Any) -> str:
@@ -131,8 +145,12 @@ def _text(element: Any) -> str:
             parts.append(child.text or "")
         elif name in _CHARACTERS:
             parts.append(_CHARACTERS[name])
+        elif name == "sym":
+            parts.append(_SYMBOLS.get(child.get(f"{_W}char", "").upper(), ""))
         elif name not in _OMITTED and not _is_hidden(child):
-            parts.append(_text(child))
+            text = _text(child)
+            is_raised = text[:1].isdigit() and child.find(_RAISED) is not None
+            parts.append(f"^{text}" if is_raised and "".join(parts)[-1:].isdigit() else text)
     return "".join(parts)
 
 
