@@ -148,3 +148,33 @@ def test_hidden_sheet_of_opendocument_is_left_out() -> None:
     parts["content.xml"] = parts["content.xml"].replace(b"<office:body>", style.encode() + b"<office:body>")
     document = one(zipped(parts), "a.ods")
     assert (document.text, document.warnings) == ("# Two\n\nTwo", ("Hidden sheets were left out: 1.",))
+
+
+def test_tables_side_by_side_are_read_one_after_the_other() -> None:
+    book = openpyxl.Workbook()
+    for row in (
+        ["Item", "Price", None, "Zone", "Fee", "Days"],
+        ["Door", 249, None, "North", 12, 2],
+        ["Board", 20, None, None, None, None],
+        ["Hinge", 2, None, None, None, None],
+    ):
+        book.active.append(row)
+    document = one(saved(book), "a.xlsx")
+    assert document.text.split("\n\n") == [
+        "# Sheet",
+        "Item: Door; Price: 249",
+        "Item: Board; Price: 20",
+        "Item: Hinge; Price: 2",
+        "Zone: North; Fee: 12; Days: 2",
+    ]
+    assert document.spans[-1].location == {"sheet": "Sheet", "cells": [4, 2, 6, 2]}
+
+
+def test_table_with_an_empty_column_within_is_one_table() -> None:
+    book = openpyxl.Workbook()
+    for row in (["Item", "Size", None, "Net", "Gross"], ["Door", 80, None, 2, 3], ["Sum", None, None, 2, 3]):
+        book.active.append(row)
+    assert one(saved(book), "a.xlsx").text.split("\n\n")[1:] == [
+        "Item: Door; Size: 80; Net: 2; Gross: 3",
+        "Item: Sum; Net: 2; Gross: 3",
+    ]

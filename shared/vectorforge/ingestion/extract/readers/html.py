@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
 from vectorforge.ingestion.extract import blocks
 from vectorforge.ingestion.extract.blocks import Block, Reading
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 
-_DROPPED = frozenset({
+_Dropped: TypeAlias = frozenset[str | int]
+"""Tags, and ids of hidden elements, that are left out with all they contain."""
+_DROPPED: _Dropped = frozenset({
     "script", "style", "noscript", "template", "nav", "header", "footer", "aside", "form", "iframe", "svg",
     "canvas", "head", "dialog",
 })  # fmt: skip
@@ -30,13 +32,6 @@ _SMALLEST_MAIN_SHARE = 0.3
 _UNSHOWN = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)\b", re.IGNORECASE)
 _STRUCTURE = frozenset({"table", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "ul", "ol"})
 """Elements that no cell of a table of data has: a table with them is layout."""
-
-
-class _Dropped(NamedTuple):
-    """Elements that are left out with all they contain."""
-
-    tags: frozenset[str]
-    ids: frozenset[int]
 
 
 def read_html(content: bytes, *, charset: str | None = None) -> Reading:
@@ -67,7 +62,7 @@ def read_html(content: bytes, *, charset: str | None = None) -> Reading:
 def chapter_blocks(content: bytes) -> list[Block]:
     """Return the blocks of a chapter of a book, with its header and its asides."""
     tree, _ = _parse(content)
-    return [] if tree.body is None else _render(tree.body, _DROPPED - {"header", "aside"}, _hidden(tree))
+    return [] if tree.body is None else _render(tree.body, _DROPPED - {"header", "aside"} | _hidden(tree))
 
 
 def _parse(content: bytes, charset: str | None = None) -> "tuple[LexborHTMLParser, list[str]]":
@@ -84,18 +79,15 @@ def _main_blocks(tree: "LexborHTMLParser") -> list[Block]:
     if tree.body is None:
         return []
     hidden = _hidden(tree)
-    whole = _render(tree.body, _DROPPED, hidden)
-    for is_used, tags, ids in (
-        (tree.css_first("form"), _DROPPED - {"form"}, hidden),
-        (hidden, _DROPPED, frozenset[int]()),
-    ):
-        more = _render(tree.body, tags, ids) if is_used else []
+    whole = _render(tree.body, _DROPPED | hidden)
+    for is_used, dropped in ((tree.css_first("form"), _DROPPED - {"form"} | hidden), (hidden, _DROPPED)):
+        more = _render(tree.body, dropped) if is_used else []
         if _size(whole) < _SMALLEST_MAIN_SHARE * _size(more):
             whole = more
     for selector in ("main", "[role=main]", "article"):
         nodes = tree.css(selector)
         if len(nodes) == 1:
-            found = _render(nodes[0], _DROPPED - {"header"}, hidden)
+            found = _render(nodes[0], _DROPPED - {"header"} | hidden)
             if _size(found) >= _SMALLEST_MAIN_SHARE * _size(whole):
                 return found
     return whole
@@ -124,9 +116,7 @@ def _is_unshown(attributes: Mapping[str, str | None]) -> bool:
     return is_hidden or _UNSHOWN.search(attributes.get("style") or "") is not None
 
 
-def _render(root: "LexborNode", tags: frozenset[str], hidden: frozenset[int]) -> list[Block]:
-    """Return the blocks of an element, without those of the given tags and ids within it."""
-    dropped = _Dropped(tags, hidden)
+def _render(root: "LexborNode", dropped: _Dropped) -> list[Block]:
     writer = _Writer(_layout_tables(root, dropped))
     for node, entered in _walk(root, dropped):
         (writer.enter if entered else writer.leave)(node)
@@ -153,7 +143,7 @@ def _walk(root: "LexborNode", dropped: _Dropped) -> Iterator[tuple["LexborNode",
     """Yield each node when it is entered (True) and left; not recursive: pages nest thousands of elements."""
     node, end = root, root.mem_id
     while True:
-        entered = node.tag not in dropped.tags and node.mem_id not in dropped.ids and not _is_reference(node)
+        entered = node.tag not in dropped and node.mem_id not in dropped and not _is_reference(node)
         if entered:
             yield node, True
             if node.child is not None:

@@ -8,39 +8,11 @@ from vectorforge.ingestion.extract.blocks import Block, BlockKind, Row
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
 
-BLOCKS = frozenset(
-    {
-        "address",
-        "article",
-        "blockquote",
-        "body",
-        "caption",
-        "dd",
-        "details",
-        "div",
-        "dl",
-        "dt",
-        "fieldset",
-        "figcaption",
-        "figure",
-        "header",
-        "hr",
-        "html",
-        "li",
-        "main",
-        "ol",
-        "option",
-        "p",
-        "section",
-        "summary",
-        "table",
-        "tbody",
-        "tfoot",
-        "thead",
-        "tr",
-        "ul",
-    }
-)
+BLOCKS = frozenset({
+    "address", "article", "blockquote", "body", "caption", "dd", "details", "div", "dl", "dt", "fieldset",
+    "figcaption", "figure", "header", "hr", "html", "li", "main", "ol", "option", "p", "section",
+    "summary", "table", "tbody", "tfoot", "thead", "tr", "ul",
+})  # fmt: skip
 _MAX_SPAN = 50
 """Columns or rows of one cell."""
 

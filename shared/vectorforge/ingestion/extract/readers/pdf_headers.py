@@ -51,21 +51,16 @@ def _error(one: Segment, left: float, right: float) -> float:
 
 
 def joined_names(rows: Sequence[Sequence[str]], runs: Sequence[range], *, is_marked: bool) -> list[str]:
-    """Return the names of columns in the first two rows, or none if these are no header.
+    """Return the names of columns in the first two rows, given the columns of the first row's cells, or none.
 
-    Args:
-        rows: All rows of the table.
-        runs: Columns of the cells of the first row.
-        is_marked: The first two rows are set apart as header; else names have no numbers, and values do.
+    Unless the two rows are marked, the second has no numbers and those below it do.
     """
     first, second, *rest = rows
     covered = [at for run in runs if len(run) > 1 and any(first[at] for at in run) for at in run]
     if not covered or not rest or len(runs) < 2 or not all(second[at] for at in covered):
         return []
-    has_numbers = [
-        any(NUMBER.fullmatch(row[at]) for row in part for at in covered) for part in ([second], rest)
-    ]
-    if not is_marked and has_numbers != [False, True]:
+    numbered = [any(NUMBER.fullmatch(row[at]) for row in part for at in covered) for part in ([second], rest)]
+    if not is_marked and numbered != [False, True]:
         return []
     names = [" ".join(filter(None, [*(first[one] for one in run), second[at]])) for run in runs for at in run]
     return names if len({*names}) == len(names) else []

@@ -139,16 +139,8 @@ def _join_close(row: list[Segment]) -> None:
     while at < len(row):
         before, one = row[at - 1], row[at]
         if before.text and one.text and one.x0 - before.x1 < 0.4 * max(before.height, one.height):
-            joined = f"{before.text} {one.text}"
             row[at - 1 : at + 1] = [
-                Segment(
-                    joined,
-                    before.x0,
-                    min(before.y0, one.y0),
-                    max(before.x1, one.x1),
-                    max(before.y1, one.y1),
-                    before.bold and one.bold,
-                )
+                Segment(f"{before.text} {one.text}", *box_of((before, one)), before.bold and one.bold)
             ]
         else:
             at += 1

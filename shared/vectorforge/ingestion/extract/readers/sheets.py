@@ -4,8 +4,8 @@ import datetime
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, Final, NamedTuple
-from zipfile import ZipFile
+from itertools import groupby
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.blocks import Block, BlockKind, Reading, Row, heading, paragraph
@@ -16,6 +16,7 @@ from vectorforge.ingestion.extract.readers.sheet_parts import SheetParts, unstor
 from vectorforge.ingestion.types import MAX_SOURCE_CHARS, cell_range
 
 _ZIP: Final = b"PK\x03\x04"
+_NumberedRow: TypeAlias = tuple[int, list[Any]]
 _MAX_NAME_CHARS: Final = MAX_SOURCE_CHARS // 10
 
 
@@ -35,7 +36,8 @@ def read_workbook(content: bytes) -> Reading:
 
     with open_archive(content) if content.startswith(_ZIP) else nullcontext() as archive:
         missing = unstored_formulas(archive) if archive else 0
-        parts = _parts(archive)
+        reader = OdsParts if archive and "content.xml" in archive.NameToInfo else SheetParts
+        parts = reader(archive) if archive else None
         try:
             workbook = CalamineWorkbook.from_filelike(io.BytesIO(content))
             hidden = [one.name for one in workbook.sheets_metadata if one.visible != SheetVisibleEnum.Visible]
@@ -60,17 +62,11 @@ def read_workbook(content: bytes) -> Reading:
     return Reading(blocks, warnings=warnings)
 
 
-def _parts(archive: ZipFile | None) -> SheetParts | OdsParts | None:
-    if archive is None:
-        return None
-    return OdsParts(archive) if "content.xml" in archive.NameToInfo else SheetParts(archive)
-
-
 def _sheet(name: str, sheet: Any, parts: SheetCells) -> Iterator[Block]:
     first_row, first_column = sheet.start or (0, 0)
     blocks: list[Block] = []
     header: Sequence[str] = ()
-    area: list[tuple[int, list[Any]]] = []
+    area: list[_NumberedRow] = []
     rows = sheet.to_python(skip_empty_area=True)
     for row, column, code in parts.formats:
         row, column = row - first_row, column - first_column
@@ -85,8 +81,9 @@ def _sheet(name: str, sheet: Any, parts: SheetCells) -> Iterator[Block]:
         if any(_shown(cell) for cell in cells):
             area.append((number, cells))
         elif area:
-            header, found = areas.read(area, header)
-            blocks += found
+            for part in _side_by_side(area, {at - first_column for at in parts.columns}):
+                header, found = areas.read(part, header)
+                blocks += found
             area = []
     blocks += areas.other_comments()
     if blocks:
@@ -134,6 +131,36 @@ def _repeat(rows: list[list[Any]], top: int, bottom: int, column: int) -> None:
             cells[column] = rows[top][column]
 
 
+def _side_by_side(rows: list[_NumberedRow], hidden: set[int]) -> Iterator[list[_NumberedRow]]:
+    """Yield the tables that empty columns divide; a table with an empty column is one."""
+    used = [at in hidden or any(cells[at] != "" for _, cells in rows) for at in range(len(rows[0][1]))]
+    runs = [[*run] for is_used, run in groupby(range(len(used)), key=used.__getitem__) if is_used]
+    parts = runs[:1]
+    for run in runs[1:]:
+        if _are_apart(rows, parts[-1], run):
+            parts.append(run)
+        else:
+            parts[-1] += run
+    if len(parts) < 2:
+        yield rows
+        return
+    for part in map(frozenset, parts):
+        for is_filled, group in groupby(rows, key=lambda row: any(row[1][at] != "" for at in part)):
+            if is_filled:
+                yield [
+                    (n, [cell if at in part else "" for at, cell in enumerate(cells)]) for n, cells in group
+                ]
+
+
+def _are_apart(rows: list[_NumberedRow], left: list[int], right: list[int]) -> bool:
+    """Return True for two columns or more on both sides that differ in length or are further apart."""
+    ends = [
+        max((n for n, cells in rows if any(cells[at] != "" for at in side)), default=0)
+        for side in (left, right)
+    ]
+    return min(len(left), len(right)) > 1 and (right[0] - left[-1] > 2 or abs(ends[0] - ends[1]) > 1)
+
+
 class _Areas(NamedTuple):
     """Tables of a sheet: rows without an empty row among them."""
 
@@ -147,9 +174,7 @@ class _Areas(NamedTuple):
     hidden: set[int]
     """Hidden columns of the sheet, from 0."""
 
-    def read(
-        self, rows: list[tuple[int, list[Any]]], header: Sequence[str]
-    ) -> tuple[Sequence[str], list[Block]]:
+    def read(self, rows: list[_NumberedRow], header: Sequence[str]) -> tuple[Sequence[str], list[Block]]:
         """Return the header of rows, each with its number from 1, and their blocks.
 
         Args:
@@ -165,8 +190,8 @@ class _Areas(NamedTuple):
         used = [at for at in range(len(rows[0][1])) if any(_shown(cells[at]) for _, cells in rows)]
         first, end, skipped = used[0], used[-1] + 1, 0
         columns = [at for at in range(first, end) if self.left + at not in self.hidden]
-        if names := _grouped_names(rows, self.groups.get(rows[0][0], [])):
-            header, skipped = [names[at] for at in columns], 2
+        if names := _grouped_names(rows, self.groups.get(rows[0][0], []), columns):
+            header, skipped = names, 2
         elif len(rows) > 1 and _is_header(rows[0][1][first:end]):
             header, skipped = [_shown(rows[0][1][at]) for at in columns], 1
         elif len(header) != len(columns):
@@ -200,11 +225,11 @@ class _Areas(NamedTuple):
         return paragraph(self._text(number, at, cell), {"sheet": self.sheet, "cells": place})
 
 
-def _grouped_names(rows: list[tuple[int, list[Any]]], above: list[Any]) -> list[str]:
+def _grouped_names(rows: list[_NumberedRow], above: list[Any], columns: Sequence[int]) -> list[str]:
     """Return names of columns, each after its merged cell above; none if row 2 is not text above numbers."""
-    if not above or all(isinstance(cell, str) for _, cells in rows[2:] for cell in cells):
+    if not above or all(isinstance(cells[at], str) for _, cells in rows[2:] for at in columns):
         return []
-    pairs = zip(map(_shown, above), rows[1][1], strict=True)
+    pairs = ((_shown(above[at]), rows[1][1][at]) for at in columns)
     names = [
         " ".join(dict.fromkeys((group, name))).strip() if isinstance(name, str) else name
         for group, name in pairs

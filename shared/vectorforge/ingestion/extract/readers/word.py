@@ -6,15 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from vectorforge.errors import ExtractionError
-from vectorforge.ingestion.extract.blocks import (
-    Block,
-    BlockKind,
-    Reading,
-    Row,
-    heading,
-    item,
-    table,
-)
+from vectorforge.ingestion.extract.blocks import Block, BlockKind, Reading, Row, heading, item, table
 from vectorforge.ingestion.extract.decode import open_archive
 from vectorforge.ingestion.extract.readers.charts import GRAPHICS, graphic_blocks, part_id
 from vectorforge.ingestion.extract.readers.word_numbering import Numbering
