@@ -178,3 +178,21 @@ def test_table_with_an_empty_column_within_is_one_table() -> None:
         "Item: Door; Size: 80; Net: 2; Gross: 3",
         "Item: Sum; Net: 2; Gross: 3",
     ]
+
+
+def test_header_is_not_that_of_a_table_in_other_columns() -> None:
+    book = openpyxl.Workbook()
+    for row in (
+        ["Item", "Price", "Size", None, None, "Zone", "Fee"],
+        ["Door", 249, 80, None, None, "North", 12],
+        [],
+        ["Discount", 0.15],
+        [],
+        [None, None, None, None, None, "South", 14],
+    ):
+        book.active.append(row)
+    assert one(saved(book), "a.xlsx").text.split("\n\n")[2:] == [
+        "Zone: North; Fee: 12",
+        "Discount | 0.15",
+        "Zone: South; Fee: 14",
+    ]

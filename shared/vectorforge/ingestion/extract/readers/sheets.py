@@ -65,7 +65,6 @@ def read_workbook(content: bytes) -> Reading:
 def _sheet(name: str, sheet: Any, parts: SheetCells) -> Iterator[Block]:
     first_row, first_column = sheet.start or (0, 0)
     blocks: list[Block] = []
-    header: Sequence[str] = ()
     area: list[_NumberedRow] = []
     rows = sheet.to_python(skip_empty_area=True)
     for row, column, code in parts.formats:
@@ -74,7 +73,7 @@ def _sheet(name: str, sheet: Any, parts: SheetCells) -> Iterator[Block]:
             rows[row][column] = parts.shown(rows[row][column], code)
     groups = _groups(rows, sheet, parts)
     _hide(rows, groups, sheet.start or (0, 0), parts)
-    areas = _Areas(name[:_MAX_NAME_CHARS], first_column, groups, parts.comments, parts.columns)
+    areas = _Areas(name[:_MAX_NAME_CHARS], first_column, groups, parts.comments, parts.columns, {})
     for number, cells in enumerate([*rows, []], start=first_row + 1):
         if number - 1 in parts.rows:
             continue
@@ -82,8 +81,7 @@ def _sheet(name: str, sheet: Any, parts: SheetCells) -> Iterator[Block]:
             area.append((number, cells))
         elif area:
             for part in _side_by_side(area, {at - first_column for at in parts.columns}):
-                header, found = areas.read(part, header)
-                blocks += found
+                blocks += areas.read(part)
             area = []
     blocks += areas.other_comments()
     if blocks:
@@ -173,14 +171,11 @@ class _Areas(NamedTuple):
     """By row and column of the sheet, from 0; each is removed when it is read."""
     hidden: set[int]
     """Hidden columns of the sheet, from 0."""
+    headers: dict[tuple[int, ...], Sequence[str]]
+    """Headers of the tables above, by their columns."""
 
-    def read(self, rows: list[_NumberedRow], header: Sequence[str]) -> tuple[Sequence[str], list[Block]]:
-        """Return the header of rows, each with its number from 1, and their blocks.
-
-        Args:
-            rows: At least one.
-            header: Of the table above.
-        """
+    def read(self, rows: list[_NumberedRow]) -> list[Block]:
+        """Return the blocks of one row or more, each with its number from 1."""
         blocks: list[Block] = []
         widest = max(_filled(cells) for _, cells in rows)
         while widest > 1 and _filled(rows[0][1]) == 1:
@@ -189,13 +184,15 @@ class _Areas(NamedTuple):
             blocks.append(self._paragraph(number, at, cells[at]))
         used = [at for at in range(len(rows[0][1])) if any(_shown(cells[at]) for _, cells in rows)]
         first, end, skipped = used[0], used[-1] + 1, 0
-        columns = [at for at in range(first, end) if self.left + at not in self.hidden]
+        columns = tuple(at for at in range(first, end) if self.left + at not in self.hidden)
+        header = self.headers.get(columns, ())
         if names := _grouped_names(rows, self.groups.get(rows[0][0], []), columns):
             header, skipped = names, 2
         elif len(rows) > 1 and _is_header(rows[0][1][first:end]):
             header, skipped = [_shown(rows[0][1][at]) for at in columns], 1
-        elif len(header) != len(columns):
-            header = ()
+        for other in [one for one in self.headers if one != columns and {*one} & {*columns}]:
+            del self.headers[other]
+        self.headers[columns] = header
         for number, cells in rows[:skipped]:
             blocks += [self._paragraph(number, at, cells[at]) for at in used if self._has(number, at)]
         table = [
@@ -205,7 +202,7 @@ class _Areas(NamedTuple):
             )
             for number, cells in rows[skipped:]
         ]
-        return header, [*blocks, Block(BlockKind.TABLE, header=header, rows=table)]
+        return [*blocks, Block(BlockKind.TABLE, header=header, rows=table)]
 
     def other_comments(self) -> Iterator[Block]:
         """Yield the comments of cells outside of the tables."""
