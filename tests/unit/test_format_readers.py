@@ -144,6 +144,10 @@ class TestRichText:
             "An endnote.",
         ]
 
+    def test_hidden_and_deleted_text_is_left_out(self) -> None:
+        rtf = rb"{\rtf1\ansi{\pard Pay {\b\v secret }{\v0 5 }{\f0 \deleted gone }{\viewkind4 euros}.\par}}"
+        assert one(rtf, "a.rtf").text == "Pay 5 euros."
+
     def test_text_boxes_follow_their_paragraph(self) -> None:
         box = r"{\shp{\*\shpinst\shpleft9{\sp{\sn shapeType}{\sv 202}}{\shptxt \pard %s {\b now}.\par}}%s}"
         old = r"{\shprslt{\*\do\dptxbx{\dptxbxtext Again.}}}"

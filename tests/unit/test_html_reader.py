@@ -31,6 +31,7 @@ def test_reference_to_a_note_is_not_part_of_the_number_before_it() -> None:
         "<span style='visibility:hidden'>secret</span>",
         "<template><p>secret</p></template>",
         "<table><tr><td style=display:none>secret</table>",
+        "<video>secret</video><audio>secret</audio><datalist><option>secret</datalist>",
     ],
 )
 def test_elements_that_are_not_shown_are_left_out(hidden: str) -> None:
@@ -56,6 +57,11 @@ def test_page_that_its_script_unhides_is_read() -> None:
     assert text("<noscript>Off</noscript><div style=display:none><p>All of the text.</p></div>") == (
         "All of the text."
     )
+
+
+def test_raised_digits_are_no_part_of_the_number_before_them() -> None:
+    assert text("<p>10<sup>3</sup> m<sup>2</sup> on the 1<sup>st</sup></p>") == "10^3 m2 on the 1st"
+    assert text("<table><tr><th>A<th>B<tr><td>5<sup>2</sup><td>1</table>") == "A: 5^2; B: 1"
 
 
 def test_lists_have_levels_and_numbers() -> None:

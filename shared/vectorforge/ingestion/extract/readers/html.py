@@ -17,7 +17,7 @@ _Dropped: TypeAlias = frozenset[str | int]
 """Tags, and ids of hidden elements, that are left out with all they contain."""
 _DROPPED: _Dropped = frozenset({
     "script", "style", "noscript", "template", "nav", "header", "footer", "aside", "form", "iframe", "svg",
-    "canvas", "head", "dialog",
+    "canvas", "head", "dialog", "video", "audio", "datalist",
 })  # fmt: skip
 _PARAGRAPHS = frozenset({"article", "blockquote", "dl", "figure", "ol", "p", "section", "table", "ul"})
 _LISTS = frozenset({"ul", "ol"})
@@ -186,6 +186,8 @@ class _Writer:
         tag = node.tag or ""
         if tag == "-text":
             self._line.append(node.text_content or "")
+        elif tag == "sup" and node.text(deep=False)[:1].isdigit() and "".join(self._line[-1:])[-1:].isdigit():
+            self._line.append("^")
         elif self._table is not None:
             self._table.enter(node, self._line)
         elif tag == "table" and node.mem_id not in self._layout:

@@ -10,6 +10,7 @@ from vectorforge.ingestion.extract.blocks import Block, Reading, Row, paragraph,
 _TOKEN: Final = re.compile(r"\\(?:[a-z]+|.)|[{}]", re.IGNORECASE | re.DOTALL)
 _MOVED: Final = re.compile(r"\{\s*(?:\\\*)?\s*\\(footnote|shp)(?![a-z])")
 _BOX_TEXT: Final = re.compile(r"\{\s*\\shptxt(?![a-z])")
+_HIDDEN: Final = re.compile(rb"(\{(?:\\[a-z]+-?\d* ?)*?)(\\(?:v|deleted)(?![a-z0-9]))")
 _BEFORE_NOTE: Final = "\ue000"
 _REFERENCE: Final = re.compile("\ue001([0-9]{1,6})\ue002")
 """Private characters, which mark footnotes, text boxes and references to them for striprtf."""
@@ -26,6 +27,7 @@ def read_rtf(content: bytes) -> Reading:
     from striprtf.striprtf import remove_pict_groups, rtf_to_text
 
     try:
+        content = _HIDDEN.sub(rb"\1\\*\2", content)
         markup, count = _with_notes_at_end(remove_pict_groups(content.decode("latin-1")))  # type: ignore[no-untyped-call]
         text = str(rtf_to_text(markup, errors="replace"))  # type: ignore[no-untyped-call]
     except MemoryError:
