@@ -15,7 +15,7 @@ from tests.fuzz.credential_parsers import CREDENTIAL_FOUND, CREDENTIAL_PARSERS, 
 from tests.fuzz.parsers import MEMBERS
 from tests.fuzz.request_parsers import REQUEST_FOUND, REQUEST_PARSERS, request_inputs
 from tests.fuzz.vendor_parsers import VENDOR_FOUND, VENDOR_PARSERS, vendor_inputs
-from tests.support.formats.office import odt, slides, slides_of_opendocument, small_workbook
+from tests.support.formats.office import odt, slides, slides_of_opendocument, small_workbook, spreadsheet
 from tests.support.formats.others import book
 from tests.support.formats.outlook import message as outlook_message
 from tests.support.formats.pdfs import hyphenated, wrapped_cells
@@ -95,13 +95,14 @@ def inputs(parser: str) -> Sequence[bytes]:
         "csv": [b'name,price\nRefund,5\n"a,b",\n', b"a;b\n1;2\n", b"a\tb\n1\t2\n"],
         "jsonl": [b'{"id": "1", "title": "T", "text": "Body.", "year": 2024}\n{"content": "More."}\n'],
         "html": [
-            b"<html><title>T</title><main><h1>A</h1><table><tr><td>1</table><pre>x</pre><ul><li>y</main>"
+            b"<html><title>T</title><main><h1>A</h1><table><tr><td>1</table><pre>x</pre><ul><li>y</main>",
+            b"<p hidden>a<div style='display: none' id=b>c</div><a aria-controls=b>10<sup>3</sup>",
         ],
         "docx": [_word()],
         "pdf": [_PDF, hyphenated(1).content, wrapped_cells(2).content, pdf_of([_SHEET])],
         "image": [file_of(_SHEET, kind, dots_per_inch=20) for kind in ("PNG", "JPEG", "TIFF")],
         "pptx": [slides(1).content],
-        "workbook": [small_workbook(), _OLD_WORKBOOK],
+        "workbook": [small_workbook(), _OLD_WORKBOOK, spreadsheet()],
         "odt": [odt(1).content],
         "odp": [slides_of_opendocument()],
         "epub": [book(1).content],
@@ -118,7 +119,8 @@ def inputs(parser: str) -> Sequence[bytes]:
         "notebook": [json.dumps(_NOTEBOOK).encode()],
         "json": [b'{"title": "T", "a": {"b": [1, 2.50, "x\\ny"], "c": [{"d": true}, [null]]}, "e": NaN}'],
         "rtf": [
-            rb"{\rtf1\ansi\ansicpg1252{\fonttbl{\f0\fcharset0 Arial;}}\f0\b Bold\b0\par \u228?\'e4\tab x}"
+            rb"{\rtf1\ansi\ansicpg1252{\fonttbl{\f0\fcharset0 Arial;}}\f0\b Bold\b0\par \u228?\'e4\tab x}",
+            rb"{\rtf1{\pard A{\footnote B}{\shp{\*\shpinst{\shptxt \pard C\par}}}{\v D}\par}}",
         ],
         "passages": [_MARKDOWN, b"word " * 400],
         "filter": [json.dumps(one).encode() for one in _FILTERS],

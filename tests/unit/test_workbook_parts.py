@@ -9,7 +9,7 @@ from openpyxl.worksheet.filters import FilterColumn, Filters
 from openpyxl.worksheet.table import AutoFilter, Table
 
 from tests.support.documents import one
-from tests.support.formats.office import opendocument
+from tests.support.formats.office import spreadsheet
 from tests.unit.read_formats import zipped
 
 
@@ -67,16 +67,6 @@ def test_rows_of_a_filter_and_of_a_closed_group_are_read() -> None:
     book.active.row_dimensions.group(3, 4, hidden=True)
     book.active.column_dimensions.group("B", "C", hidden=True)
     assert text in one(saved(book), "a.xlsx").text
-
-
-def spreadsheet(body: str) -> bytes:
-    kind = "application/vnd.oasis.opendocument.spreadsheet"
-    manifest = (
-        '<manifest:manifest xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0">'
-        f'<manifest:file-entry manifest:full-path="/" manifest:media-type="{kind}"/></manifest:manifest>'
-    )
-    whole = f"<office:spreadsheet>{body}</office:spreadsheet>"
-    return opendocument(kind, whole, **{"META-INF/manifest.xml": manifest})
 
 
 def ods(table: str) -> bytes:

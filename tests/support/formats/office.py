@@ -192,6 +192,24 @@ def small_workbook() -> bytes:
     return out.getvalue()
 
 
+def spreadsheet(body: str = "") -> bytes:
+    """Return an OpenDocument spreadsheet; without a body, with a hidden row, a number and a comment."""
+    note = "<office:annotation><text:p>Check</text:p></office:annotation>"
+    value = f'<table:table-cell office:value-type="float" office:value="0.5">{note}<text:p>50 %</text:p>'
+    rows = "".join(
+        f'<table:table-row table:visibility="{shown}">{value}</table:table-cell></table:table-row>'
+        for shown in ("visible", "collapse")
+    )
+    kind = "application/vnd.oasis.opendocument.spreadsheet"
+    manifest = (
+        '<manifest:manifest xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0">'
+        f'<manifest:file-entry manifest:full-path="/" manifest:media-type="{kind}"/></manifest:manifest>'
+    )
+    table = body or f'<table:table table:name="Plan"><table:table-column/>{rows}</table:table>'
+    whole = f"<office:spreadsheet>{table}</office:spreadsheet>"
+    return opendocument(kind, whole, **{"META-INF/manifest.xml": manifest})
+
+
 def slides_of_opendocument() -> bytes:
     """Return an OpenDocument presentation with a title, text, a table and notes."""
     box = "<draw:frame{}><draw:text-box>{}</draw:text-box></draw:frame>"
