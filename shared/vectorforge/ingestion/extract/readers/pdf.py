@@ -62,7 +62,6 @@ def read_pdf(content: bytes, *, ocr: OcrOptions = OcrOptions()) -> Reading:  # n
 
     try:
         pdf = pypdfium2.PdfDocument(content)
-        pdf.init_forms()
         pages = [*_read_pages(pdf)]
         outline = Outline(pdf)
         pictures = [number for number, page in enumerate(pages) if page and page.is_picture]
@@ -91,6 +90,7 @@ def read_pdf(content: bytes, *, ocr: OcrOptions = OcrOptions()) -> Reading:  # n
 def _read_pages(pdf: Any) -> Iterator[Page | None]:
     import pypdfium2
 
+    pdf.init_forms()
     for index in range(len(pdf)):
         try:
             page = pdf[index]
