@@ -82,9 +82,9 @@ async def test_comparison_ranks_and_vectors_of_the_best_decide_on_the_refusal() 
     text += "Barges use the Rhine. The Rhine rises in the Alps. Castles line the Rhine."
     compared: list[tuple[str, str]] = []
 
-    async def compare(query: str, passages: Sequence[tuple[str, str]]) -> list[float]:
-        compared.extend(passages)
-        return [0.9 if "1,230 km" in one else 0.1 for _, one in passages]
+    async def compare(query: str, sentences: Sequence[tuple[str, str]]) -> list[float]:
+        compared.extend(sentences)
+        return [0.9 if "1,230 km" in one else 0.1 for _, one in sentences]
 
     async def embed(texts: Sequence[str]) -> list[list[float]]:
         assert len(texts) == 5, "the query and the best four of six"
@@ -105,7 +105,7 @@ async def test_comparison_ranks_and_vectors_of_the_best_decide_on_the_refusal() 
 async def test_failing_comparison_falls_back_to_vectors() -> None:
     text = "The Rhine is a long river. It takes 1,230 km to the sea. The Rhine is in Europe."
 
-    async def compare(query: str, passages: Sequence[tuple[str, str]]) -> list[float]:
+    async def compare(query: str, sentences: Sequence[tuple[str, str]]) -> list[float]:
         raise EmbeddingError("down")
 
     async def embed(texts: Sequence[str]) -> list[list[float]]:

@@ -122,11 +122,11 @@ async def test_vectors_match_published_model(provider: LocalEmbeddingProvider) -
 
 async def test_comparison_matches_published_model(provider: LocalEmbeddingProvider) -> None:
     reference, compare, query = ReferenceModel(), provider.comparison(), "How long is the Rhine?"
-    passages = [("Rivers > Rhine", "It is 1,230 km long."), ("Rivers", SENTENCES[6]), ("Terms", SENTENCES[8])]
+    pairs = [("Rivers > Rhine", "It is 1,230 km long."), ("Rivers", SENTENCES[6]), ("Terms", SENTENCES[8])]
     assert compare is not None
-    found = await compare(query, passages)
-    assert found == pytest.approx([reference.similarity(query, *passage) for passage in passages], abs=0.03)
-    without_heading, empty = await compare(query, [("", passages[0][1]), ("Rhine", "")])
+    found = await compare(query, pairs)
+    assert found == pytest.approx([reference.similarity(query, *pair) for pair in pairs], abs=0.03)
+    without_heading, empty = await compare(query, [("", pairs[0][1]), ("Rhine", "")])
     assert without_heading < found[0]
     assert -1 <= empty < 0.4
 

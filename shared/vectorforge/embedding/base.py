@@ -28,7 +28,7 @@ Batch: TypeAlias = Sequence[tuple[int, str]]
 """Pairs of (position among the caller's texts, text)."""
 
 Compare: TypeAlias = Callable[[str, Sequence[tuple[str, str]]], Awaitable[Sequence[float]]]
-"""Query, pairs of (heading, text) -> how near each text is below its heading, -1 to 1, in the same order."""
+"""Query, pairs of (heading, sentence) -> how near each is to the query, -1 to 1, in the same order."""
 
 
 class ModelTraits(NamedTuple):

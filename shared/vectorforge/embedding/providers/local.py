@@ -157,13 +157,13 @@ class LocalEmbeddingProvider(InProcessEmbeddingProvider):
         """Return the comparison by MiniLM's vectors of tokens, if it is the default model."""
         return self._compare if self.default_model == _MINILM else None
 
-    async def _compare(self, query: str, passages: Sequence[tuple[str, str]]) -> Sequence[float]:
-        return await self._in_thread(self._similarities, query, passages)
+    async def _compare(self, query: str, sentences: Sequence[tuple[str, str]]) -> Sequence[float]:
+        return await self._in_thread(self._similarities, query, sentences)
 
-    def _similarities(self, query: str, passages: Sequence[tuple[str, str]]) -> Sequence[float]:
+    def _similarities(self, query: str, sentences: Sequence[tuple[str, str]]) -> Sequence[float]:
         model = cast("_MiniLM", self._loaded(_MINILM))
         try:
-            return model.similarities(query, passages)
+            return model.similarities(query, sentences)
         except Exception as exc:
             raise EmbeddingError(_FAILED) from exc
 
@@ -208,20 +208,20 @@ class _MiniLM:
             vectors.append(output[0].tolist())
         return vectors
 
-    def similarities(self, query: str, passages: Sequence[tuple[str, str]]) -> list[float]:
-        """Return how near the text of each (heading, text) is to a query, -1 to 1, in order.
+    def similarities(self, query: str, sentences: Sequence[tuple[str, str]]) -> list[float]:
+        """Return how near each (heading, sentence) is to a query, -1 to 1, in order.
 
-        A third is the cosine of the vectors of query and passage. Two thirds are the late interaction of
+        A third is the cosine of the vectors of query and both texts. Two thirds are the late interaction of
         ColBERT (https://arxiv.org/abs/2004.12832): the mean over the query's tokens of the best cosine with a
-        token of the text, which the model reads below its heading.
+        token of the sentence, which the model reads below its heading.
         """
         vector, of_query = self._vectors(query)
         found: list[float] = []
-        for heading, text in passages:
+        for heading, sentence in sentences:
             before = f"{heading}: " if heading else ""
-            passage, of_text = self._vectors(before + text, start=len(before))
-            late = (of_query @ of_text.T).max(axis=1, initial=0.0).mean() if len(of_query) else 0.0
-            found.append(float(vector @ passage + 2 * late) / 3)
+            other, of_sentence = self._vectors(before + sentence, start=len(before))
+            late = (of_query @ of_sentence.T).max(axis=1, initial=0.0).mean() if len(of_query) else 0.0
+            found.append(float(vector @ other + 2 * late) / 3)
         return found
 
     def _vectors(self, text: str, *, start: int = 0) -> "tuple[Any, Any]":

@@ -48,7 +48,7 @@ _MAX_SOURCES = 20
 _EMBEDDED = 12
 """Candidates compared by vector: the best by words, so that an answer takes tens of milliseconds."""
 _CHECKED = 4
-"""Of candidates compared word by word the best, whose cosines tell whether the query is covered."""
+"""The best candidates word by word; their cosines tell whether the query is covered."""
 _MAX_HEADING_CHARS = 120
 _EMBED_TIMEOUT_S = 10.0
 _SHORT_QUERY = 3
@@ -131,8 +131,8 @@ class ExtractiveProvider(BaseLLMProvider):
         if self._compare is None or not best:
             return []
         headings = [(source.heading or source.title or "")[:_MAX_HEADING_CHARS] for source in sources]
-        passages = [(headings[candidate.source], candidate.piece.text) for _, candidate in best]
-        return _added(best, await self._in_time(self._compare(text, passages)) or [], _WEIGHT_COMPARED)
+        pairs = [(headings[candidate.source], candidate.piece.text) for _, candidate in best]
+        return _added(best, await self._in_time(self._compare(text, pairs)) or [], _WEIGHT_COMPARED)
 
     async def _cosines(self, text: str, best: Sequence[Candidate]) -> list[float]:
         """Return the cosine of the query and each candidate; empty without an embedder."""
