@@ -81,16 +81,18 @@ async def test_comparison_ranks_and_vectors_of_the_best_decide_on_the_refusal() 
     text = "The Rhine is a long river. It takes 1,230 km to the sea. The Rhine is in Europe. "
     text += "Barges use the Rhine. The Rhine rises in the Alps. Castles line the Rhine."
     compared: list[tuple[str, str]] = []
+    embedded: list[int] = []
 
     async def compare(query: str, sentences: Sequence[tuple[str, str]]) -> list[float]:
         compared.extend(sentences)
         return [0.9 if "1,230 km" in one else 0.1 for _, one in sentences]
 
     async def embed(texts: Sequence[str]) -> list[list[float]]:
-        assert len(texts) == 5, "the query and the best four of six"
+        embedded.append(len(texts) - 1)
         return [[1.0, 0.0] for _ in texts]
 
     async def embed_far(texts: Sequence[str]) -> list[list[float]]:
+        embedded.append(len(texts) - 1)
         return [[1.0, 0.0], *([-1.0, 0.0] for _ in texts[1:])]
 
     query, given = "How long is the Rhine?", [replace(sources(text)[0], heading="Rivers > Rhine")]
@@ -100,6 +102,7 @@ async def test_comparison_ranks_and_vectors_of_the_best_decide_on_the_refusal() 
     assert ("Rivers > Rhine", "The Rhine is in Europe.") in compared
     response = await ExtractiveProvider(embed=embed_far, compare=compare).generate(question, sources=given)
     assert response.content == NO_ANSWER
+    assert embedded == [1, 1, 4], "sentences besides the query: the best alone, then the best four of six"
 
 
 async def test_failing_comparison_falls_back_to_vectors() -> None:

@@ -159,7 +159,7 @@ async def test_repeatable_statements_on_killed_connections_succeed(
 
 
 async def test_exhausted_pool_raises_retryable_unavailable(each_app_url: str) -> None:
-    async with Database(each_app_url, pool_size=1, timeout_s=1) as database:  # a new one takes 0.2 s under load
+    async with Database(each_app_url, pool_size=1, timeout_s=1) as database:  # 0.2 was too short
         tenant = database.for_tenant("a")
         async with tenant.transaction():
             with pytest.raises(DatabaseUnavailableError, match="Timed out waiting") as caught:

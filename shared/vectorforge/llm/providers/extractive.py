@@ -48,7 +48,7 @@ _MAX_SOURCES = 20
 _EMBEDDED = 12
 """Candidates compared by vector: the best by words, so that an answer takes tens of milliseconds."""
 _CHECKED = 4
-"""The best candidates word by word; their cosines tell whether the query is covered."""
+"""The best word by word; their cosines tell whether the query is covered, mostly that of the first."""
 _MAX_HEADING_CHARS = 120
 _EMBED_TIMEOUT_S = 10.0
 _SHORT_QUERY = 3
@@ -117,8 +117,12 @@ class ExtractiveProvider(BaseLLMProvider):
             return [NO_ANSWER]
         best = [] if query.needs_words(ranked[0][1]) else ranked[:_EMBEDDED]
         compared = await self._compared(text, best, call.sources)
-        cosines = await self._cosines(text, [candidate for _, candidate in compared[:_CHECKED] or best])
-        if not query.is_covered([candidate for _, candidate in ranked], cosines):
+        candidates = [candidate for _, candidate in ranked]
+        for number in (1, _CHECKED) if compared else (_EMBEDDED,):
+            cosines = await self._cosines(text, [candidate for _, candidate in (compared or best)[:number]])
+            if query.is_covered(candidates, cosines):
+                break
+        else:
             return [NO_ANSWER]
         if cosines and not compared:
             compared = _added(best, cosines, _WEIGHT_COSINE)
