@@ -19,6 +19,27 @@ async def test_further_lead_in_is_quoted_with_its_list() -> None:
     assert text == f"{others} [Source 1] {lead}\n{layers}"
 
 
+async def test_further_step_is_quoted_with_all_steps_of_a_procedure() -> None:
+    text = await answer(
+        "How do I return a lamp?",
+        "You can return a lamp for 30 days.\n\n1. Open the page.\n2. Print the return label of the lamp.\n",
+    )
+    first = "You can return a lamp for 30 days. [Source 1]"
+    steps = "1. Open the page. [Source 1]\n2. Print the return label of the lamp. [Source 1]"
+    assert text == f"{first}\n{steps}"
+
+
+async def test_further_sentences_of_a_paragraph_keep_their_order() -> None:
+    first = "Leave is 28 days for people who work full time."
+    others = "Parental leave has more days. It is announced fifty days before the days of leave."
+    text = await answer("How many days is leave?", f"{first}\n\n{others}")
+    assert [quoted for quoted, _ in quotations(text)] == [
+        first,
+        "Parental leave has more days.",
+        "It is announced fifty days before the days of leave.",
+    ]
+
+
 async def test_further_lead_in_without_its_list_is_not_quoted() -> None:
     others = "How tenants are isolated is described in layers."
     cut = THREE_LAYERS.partition("1.")[0]

@@ -212,7 +212,8 @@ def _select(query: WeightedQuery, ranked: Sequence[Scored], parts: Parts) -> lis
     """Return the best sentence with what belongs to it, then distinct others within the limits."""
     best_score, best = ranked[0]
     part = parts[best.source, best.piece.part]
-    together_pieces = together(best.piece, part, is_procedure=bool(patterns.PROCEDURE.search(query.text)))
+    is_procedure = bool(patterns.PROCEDURE.search(query.text))
+    together_pieces = together(best.piece, part, is_procedure=is_procedure)
     quotes = [(best.source, piece) for piece in together_pieces]
     length = sum(len(piece.text) for _, piece in quotes)
     chosen = [best]
@@ -233,27 +234,35 @@ def _select(query: WeightedQuery, ranked: Sequence[Scored], parts: Parts) -> lis
     for score, other in others:
         if len(quotes) >= _MAX_SENTENCES or score < _MIN_SHARE * best_score:
             break
-        added = [(other.source, piece) for piece in _further(other, parts, length)]
-        if not added or any(quote in quotes for quote in added):
-            continue
-        if not any(_is_duplicate(other, one) for one in chosen):
-            place = len(together_pieces) if other.piece is next_piece else len(quotes)
+        has_steps = is_procedure and other.source == best.source
+        further = _further(other, parts, length, is_procedure=has_steps)
+        added = [(other.source, piece) for piece in further if (other.source, piece) not in quotes]
+        if len(added) == len(further) > 0 and not any(_is_duplicate(other, one) for one in chosen):
+            later = (at for at, quote in enumerate(quotes) if at and _precedes(added[0], quote))
+            place = len(together_pieces) if other.piece is next_piece else next(later, len(quotes))
             quotes[place:place] = added
             chosen.append(other)
             length += sum(len(piece.text) for _, piece in added)
     return quotes
 
 
-def _further(other: Candidate, parts: Parts, length: int) -> Sequence[Piece]:
-    """Return a further sentence, a lead-in with its list or code; empty if the answer would be too long.
+def _further(other: Candidate, parts: Parts, length: int, *, is_procedure: bool) -> Sequence[Piece]:
+    """Return a further sentence with what belongs to it; empty if the answer would be too long.
 
     Code without a sentence that leads in to it may be of something else.
     """
-    if not (leads_in(other.piece) or other.piece.kind == "code"):
-        return [other.piece] if length + len(other.piece.text) <= _MAX_CHARS else []
     part = parts[other.source, other.piece.part]
-    pieces = together(other.piece, part, is_procedure=False, most_chars=MAX_LIST_CHARS - length)
-    return pieces if len(pieces) > 1 else []
+    pieces = together(other.piece, part, is_procedure=is_procedure, most_chars=MAX_LIST_CHARS - length)
+    if len(pieces) > 1:
+        return pieces
+    needs_others = leads_in(other.piece) or other.piece.kind == "code"
+    return [] if needs_others or length + len(other.piece.text) > _MAX_CHARS else pieces
+
+
+def _precedes(one: Quote, other: Quote) -> bool:
+    """Return True if a sentence stands before the other in the same paragraph."""
+    (source, piece), (other_source, after) = one, other
+    return (source, piece.block) == (other_source, after.block) and piece.start < after.start
 
 
 def _is_duplicate(one: Candidate, other: Candidate) -> bool:
