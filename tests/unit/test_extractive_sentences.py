@@ -94,6 +94,13 @@ def test_rows_of_other_files_are_quoted_without_pipes() -> None:
         ("Caf&eacute;&nbsp;&amp; &lt;b&gt;", "Café &amp; &lt;b&gt;"),
         ("- [x] **Done**: all", "Done: all"),
         ("Unclosed <!-- comment", "Unclosed <!-- comment"),
+        ("> [!NOTE]\n> Restart it.", "Restart it."),
+        ("It costs ~~10~~ 12 euros.", "It costs 12 euros."),
+        (
+            "Write to <help@a.example> or <https://a.example>.",
+            "Write to help@a.example or https://a.example.",
+        ),
+        ("<summary><u>More</u></summary>\nIt ends.", "More It ends."),
     ],
 )
 def test_markup_is_not_quoted(text: str, quoted: str) -> None:
@@ -114,6 +121,55 @@ def test_lists_and_tables_belong_to_their_lead_in() -> None:
     ]
     assert [piece.part - cut[0].part for piece in cut] == [0, 0, 0, 0, 1, 2, 2]
     assert "Do this:" in cut[3].before
+
+
+@pytest.mark.parametrize("markers", ["a) b)", "(i) (ii)", "▪ ▪", "> - > -"])
+def test_items_with_other_markers_belong_to_their_lead_in(markers: str) -> None:
+    half = len(markers) // 2
+    first, second = markers[:half].strip(), markers[half:].strip()
+    lead, *items = split(f"> Bring:\n{first} Pens\n{second} Paper\n")
+    assert [piece.kind in ("item", "step") for piece in items] == [True, True]
+    assert {piece.part for piece in items} == {lead.part}
+
+
+def test_list_that_continues_a_sentence_belongs_to_it() -> None:
+    lead, *items = split("Before you leave, please\n\n* return the keys,\n* hand over the tasks.\n")
+    assert (lead.text, lead.is_fragment) == ("Before you leave, please", False)
+    assert [(piece.text, piece.part) for piece in items] == [
+        ("return the keys,", lead.part),
+        ("hand over the tasks.", lead.part),
+    ]
+
+
+def test_title_of_a_list_is_not_quoted() -> None:
+    assert pieces("What to bring\n\n* Pens\n* Paper\n") == ["Pens", "Paper"]
+
+
+def test_paragraphs_of_a_quoted_mail_are_separate() -> None:
+    assert pieces("> Hi Ann,\n>\n> the bus leaves at 7.\n") == ["Hi Ann,", "the bus leaves at 7."]
+
+
+def test_lines_of_fields_are_separate() -> None:
+    text = (
+        "**Date:** 2026-08-19\n**Duration**: 47 minutes\nin all\nDue by: Ann\n\nNote: it ended and\nso: no."
+    )
+    assert pieces(text) == [
+        "Date: 2026-08-19",
+        "Duration: 47 minutes in all",
+        "Due by: Ann",
+        "Note: it ended and so: no.",
+    ]
+
+
+def test_source_code_keeps_its_lines_and_its_comments_are_sentences() -> None:
+    text = 'def call(send):\n    """Call it. Retry 429."""\n    for one in range(5):\n        send()\n'
+    assert [(piece.text, piece.kind) for piece in split(text)] == [
+        ('```\ndef call(send):\n    """Call it.\n```', "code"),
+        ('Retry 429."""', "prose"),
+        ("```\nfor one in range(5):\n    send()\n```", "code"),
+    ]
+    data = "services:\n  web:\n    image: nginx"
+    assert pieces(data) == [f"```\n{data}\n```"]
 
 
 def test_long_code_is_split_by_line_and_long_sentence_at_word() -> None:

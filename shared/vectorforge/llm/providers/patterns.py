@@ -94,20 +94,27 @@ REFERENCE: Final = pattern_of(
 
 FENCE: Final = pattern_of(r"\s*(```+|~~~+)")
 INDENTED: Final = pattern_of(r"(?: {4}|\t)\s*\S.*[^.!?]$")
+NESTED: Final = pattern_of(r"(?m)^([ \t]*)\S.*[:{(\[]\n\1(?: {2}|\t)")
+"""Line of code or data that opens what the deeper indented ones have: "def name():"."""
+FIELD: Final = pattern_of(
+    r"[*_]{0,2}(?![a-zß-öø-ÿ])[^\W\d_][\w/()-]{0,30}(?: [\w/()-]{1,30}){0,2}[*_]{0,2}:[*_]{0,2}\s+\S"
+)
+"""Line of a list without markers: "Date: 2026-08-19"."""
 HEADING: Final = pattern_of(r"\s{0,3}#{1,6}\s")
 UNDERLINE: Final = pattern_of(r"\s*(=+|-{2,})\s*$")
-ITEM: Final = pattern_of(r"\A\s*(?:[-*+•]|(\d{1,3}[.)]))\s+")
+ITEM: Final = pattern_of(r"\A\s*(?:>\s*)*(?:[-*+•‣▪◦●]|(\d{1,3}[.)]|\(?(?:[a-z]|[ivx]{2,4})\)))\s+")
 # Of Markdown; "column: value; column: value" and "value | value" of other files (ingestion.extract.blocks).
 ROW: Final = pattern_of(r"\s*\|.*\|\s*$|[^:;|]{1,80}: [^\n]*; [^:;|]{1,80}: \S|[^|]{1,200} \| \S")
-RULE: Final = pattern_of(r"[\s|:*_=-]*$")
+RULE: Final = pattern_of(r"[\s|:*_=>-]*(?:>\s*\[![A-Z]+\]\s*)?$")
 CELL_END: Final = pattern_of(r"(?<!\\)\|")
 LABEL_LIKE: Final = pattern_of(r"\[(?:source|sources|context)?\s*\d[\d,; ]*\]", re.IGNORECASE)
 COMMENT: Final = pattern_of(r"<!--.*?-->", re.DOTALL)
 MARKUP: Final = pattern_of(
     r"!\[[^\]\n]{0,200}\]\([^)\n]{0,500}\)|\[(?P<link>[^\[\]\n]{1,300})\]\([^()\n]{0,500}(?:\([^()\n]{0,100}\))?[^()\n]{0,100}\)"
+    r"|<(?P<address>(?:https?://|mailto:)[^<>\s]{1,500}|[\w.+-]{1,64}@[\w.-]{1,255})>|~~[^~\n]{1,300}~~"
     r"|`(?P<code>[^`\n]{1,200})`|(?<![\w*])(?P<mark>\*{1,3})(?=[^\s*])(?P<strong>[^*\n]{0,300}[^\s*])(?P=mark)(?![\w*])"
     r"|(?<!\w)(?P<line>_{1,3})(?=[^\s_])(?P<italic>[^_\n]{0,300}[^\s_])(?P=line)(?!\w)"
-    r"|</?(?P<inline>b|i|em|strong|code|kbd|sup|sub|span)(?:\s[^<>\n]{0,300})?>|</?(?:br|div|p|img)\b[^<>\n]{0,300}>|\n\s*>|\\(?P<escaped>[!-/:-@\[-`{-~])"
+    r"|</?(?P<inline>b|i|u|em|strong|code|kbd|sup|sub|span)(?:\s[^<>\n]{0,300})?>|</?(?:a|br|details|div|img|p|summary)\b[^<>\n]{0,300}>|\n\s*>|\\(?P<escaped>[!-/:-@\[-`{-~])"
     r"|(?P<entity>&(?!(?:lt|gt|amp);)#?[A-Za-z0-9]{2,8};)"
 )
 NEEDS_CODE: Final = pattern_of(r"[*<>\[\]|\\]|\b__|(?<!\w)_|_(?!\w)")

@@ -6,7 +6,7 @@ import textwrap
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 
 from vectorforge.llm.providers import patterns
 from vectorforge.llm.providers.patterns import Piece
@@ -31,12 +31,12 @@ _MONTH = pattern_of(
 # mark no end but a space, which also separates phrases, so a short clause ends nothing.
 _SENTENCE_END = pattern_of(
     r"(?:[.!?…؟۔։፧]|(?<=[\u0370-\u03ff\u1f00-\u1fff])[;\u037e])(?:\[\d+\])*[\"'”’»)\]*_]*\s+(?=[^a-z\s])"
-    r"|[。！？｡।॥።។။།](?:\[\d+\])*[”’」』）]*\s*"
+    r"|[.!?]\"{3}[ \t]*\n|[。！？｡।॥።។။།](?:\[\d+\])*[”’」』）]*\s*"
     r"|(?<=[\u0e00-\u0eff]{40})[ ]+(?=[\u0e00-\u0eff])"
 )
 _CLOSING = pattern_of(r"[\"'”’»)」』）*_]*")
 _FOOTNOTES = pattern_of(r"(?:\[\^?\d{1,4}\])+$")
-_MARKER = pattern_of(r"\A\s*(?:>\s*)*(?:[-*+•]\s+(?:\[[ xX]\]\s+)?)?")
+_MARKER = pattern_of(r"\A\s*(?:>\s*)*(?:[-*+•‣▪◦●]\s+(?:\[[ xX]\]\s+)?)?")
 """Marker of a list item or a quotation."""
 
 
@@ -45,10 +45,12 @@ class _Block:
     start: int
     end: int
     kind: str
-    """prose | item | step | code | indented | row | header | heading"""
+    """prose | item | step | code | indented | nested | row | header | heading"""
     part: int = 0
     columns: Sequence[str] = ()
     """Names of the columns of a row."""
+    leads_in: bool = False
+    """True for text before its list: after a colon, or if the list continues the sentence."""
 
 
 @dataclass(slots=True)
@@ -57,6 +59,7 @@ class _Blocks:
 
     items: list[_Block] = field(default_factory=list)
     is_open: bool = False
+    is_field: bool = False
     fence: str = ""
 
     def add(self, start: int, end: int, line: str) -> None:
@@ -76,6 +79,7 @@ class _Blocks:
 
     def _add_text(self, start: int, end: int, line: str, last: _Block) -> None:
         is_indented = patterns.INDENTED.match(line) is not None
+        is_field = patterns.FIELD.match(line) is not None
         if fence := patterns.FENCE.match(line):
             self.fence = fence[1]
             self._begin(start, end, "code")
@@ -85,12 +89,14 @@ class _Blocks:
             self._begin(start, end, "row")
         elif item := patterns.ITEM.match(line):
             self._begin(start, end, "step" if item[1] else "item", stays_open=True)
-        elif self.is_open or (last.kind == "indented" and is_indented):
+            self.is_field = False
+        elif (self.is_open and not (self.is_field and is_field)) or (last.kind == "indented" and is_indented):
             last.end = end
         elif is_indented and last.kind not in ("item", "step"):
             self._begin(start, end, "indented")
         else:
             self._begin(start, end, "prose", stays_open=True)
+            self.is_field = is_field
 
     def _begin(self, start: int, end: int, kind: str, *, stays_open: bool = False) -> None:
         self.items.append(_Block(start, end, kind))
@@ -99,8 +105,10 @@ class _Blocks:
     def finish(self, chunk: str) -> list[_Block]:
         """Number the parts, and give rows the names of their columns."""
         part, of, columns = 0, "", list[str]()
-        for block in self.items:
+        for block, after in zip_longest(self.items, self.items[1:]):
             text = chunk[block.start : block.end]
+            if block.kind == "prose" and patterns.NESTED.search(text):
+                block.kind = "nested"
             kind = _FAMILIES.get(block.kind, block.kind)
             if block.kind == "header":
                 columns = _cells(text)
@@ -116,14 +124,24 @@ class _Blocks:
             if not goes_on:
                 part, of = part + 1, ""
             if kind == "prose":
-                of = of or ("lead" if text.endswith(_COLONS) else "")
+                block.leads_in = text.endswith(_COLONS) or (
+                    not of and after is not None and _continues(text, chunk[after.start : after.end])
+                )
+                of = of or ("lead" if block.leads_in else "")
             elif (of, kind) != ("list", "code"):
                 of = kind
             block.part = part
         return self.items
 
 
-_FAMILIES = {"item": "list", "step": "list", "header": "row", "indented": "code"}
+def _continues(text: str, after: str) -> bool:
+    """Return True if a list continues the sentence: "Before you leave", "- return the keys"."""
+    item = patterns.ITEM.match(after)
+    is_open = text[-1:].isalnum() or text.endswith(",")
+    return item is not None and is_open and after[item.end() :][:1].islower()
+
+
+_FAMILIES = {"item": "list", "step": "list", "header": "row", "indented": "code", "nested": "code"}
 
 
 def split(chunk: str) -> list[Piece]:
@@ -142,7 +160,7 @@ def split(chunk: str) -> list[Piece]:
     last = len(chunk.rstrip())
     for number, block in enumerate(blocks.finish(chunk)):
         text = chunk[block.start : block.end]
-        if block.kind == "heading" or _is_title(text, block, chunk, last):
+        if block.kind == "heading" or (not block.leads_in and _is_title(text, block, chunk, last)):
             heading = opens = text.strip("# \n=-")
             continue
         if block.part != part:
@@ -153,9 +171,10 @@ def split(chunk: str) -> list[Piece]:
                 continue
             above = chunk[max(block.start, start - 250) : start]
             before = f"{heading} {above}" if block.kind == "prose" else f"{heading} {lead} {above}"
-            is_fragment = block.kind == "prose" and (quoted[0].islower() or quoted[-1].isalnum())
-            kind = "code" if block.kind == "indented" else block.kind
+            is_cut = quoted[0].islower() or (quoted[-1].isalnum() and not block.leads_in)
+            kind = "code" if quoted.startswith("```") else "prose" if block.kind == "nested" else block.kind
             subject = _subject(quoted, chunk[start:end], block)
+            is_fragment = block.kind == "prose" and is_cut
             pieces.append(Piece(start, end, quoted, before, kind, is_fragment, number, part, subject, opens))
             opens = ""
     return pieces
@@ -170,17 +189,18 @@ def _without_comments(chunk: str) -> str:
 
 
 def _is_title(text: str, block: _Block, chunk: str, last: int) -> bool:
-    """Return True for a short line without a full stop before a blank line: "Get started"."""
+    """Return True for a short line without a full stop between blank lines: "Get started"."""
     if block.kind != "prose" or len(text) > 80 or "\n" in text or block.end >= last:
         return False
-    return text[-1:].isalnum() and not chunk[block.end : block.end + 2].strip()
+    around = chunk[max(0, block.start - 2) : block.start] + chunk[block.end : block.end + 2]
+    return text[-1:].isalnum() and not around.strip()
 
 
 def _quoted(text: str, block: _Block) -> str:
     """Return the text of a piece as people quote it."""
     if block.kind == "code":
         return text
-    if block.kind == "indented":
+    if block.kind == "indented" or (block.kind == "nested" and "\n" in text):
         return f"```\n{textwrap.dedent(text)}\n```"
     if block.kind == "row" and "|" in text:
         cells = _cells(text)
@@ -210,7 +230,7 @@ def _plain(text: str) -> str:
 def _unmarked(match: re.Match[str]) -> str:
     if (code := match["code"]) is not None:
         return match[0] if patterns.NEEDS_CODE.search(code) else code
-    inner = match["link"] or match["strong"] or match["italic"]
+    inner = match["link"] or match["strong"] or match["italic"] or match["address"]
     if inner is not None:
         return patterns.MARKUP.sub(_unmarked, inner)
     if match["entity"]:
@@ -233,11 +253,12 @@ def _spans(chunk: str, block: _Block) -> list[tuple[int, int]]:
         text = chunk[start:end].rstrip()
         if marks := _FOOTNOTES.search(text, max(0, len(text) - 40)):
             text = text[: marks.start()].rstrip()
-        if block.kind != "indented":
+        end = start + len(text)
+        if block.kind not in ("indented", "nested"):
             start += len(text) - len(text.lstrip())
-        end = start + len(text.lstrip() if block.kind != "indented" else text)
         if end - start > _LONGEST:
-            end = start + (chunk[start : start + _LONGEST].rfind(" ") + 1 or _LONGEST)
+            space = "\n" if block.kind == "nested" else " "
+            end = start + (chunk[start : start + _LONGEST].rfind(space) + 1 or _LONGEST)
             end -= len(chunk[start:end]) - len(chunk[start:end].rstrip())
         if end > start:
             trimmed.append((start, end))
