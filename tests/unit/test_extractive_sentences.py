@@ -39,6 +39,7 @@ def test_footnote_marks_are_excluded_from_quotation() -> None:
         ["Πού κοιμάται η γάτα;", "Στο κρεβάτι."],
         ["ድመቷ የት ትተኛለች፧", "አልጋ ላይ።"],
         ["Am 3. Oktober ist Feiertag, z. B. in Ulm.", "Danach nicht."],
+        ["Mind. 3 Personen nach Abs. 2 der Hausordnung.", "Max. Gewicht: 5 kg.", "See Art. 5 of it."],
         ["แมวกำลังนอนหลับอยู่บนเตียงในห้องของเด็กผู้หญิงคนนั้น", "สุนัขวิ่งเล่นอยู่ในสวน"],
     ],
 )
@@ -94,6 +95,7 @@ def test_rows_of_other_files_are_quoted_without_pipes() -> None:
         ("Caf&eacute;&nbsp;&amp; &lt;b&gt;", "Café &amp; &lt;b&gt;"),
         ("- [x] **Done**: all", "Done: all"),
         ("Unclosed <!-- comment", "Unclosed <!-- comment"),
+        ("Read [a guide][setup] or [a *manual*][1], not m[i][j].", "Read a guide or a manual, not m[i][j]."),
         ("> [!NOTE]\n> Restart it.", "Restart it."),
         ("It costs ~~10~~ 12 euros.", "It costs 12 euros."),
         (

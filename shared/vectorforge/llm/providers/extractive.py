@@ -218,28 +218,20 @@ def _select(query: WeightedQuery, ranked: Sequence[Scored], parts: Parts) -> lis
     length = sum(len(piece.text) for _, piece in quotes)
     chosen = [best]
     next_piece = following(quotes[-1][1], part)
-    others = sorted(
-        (
-            (
-                score
-                + _WEIGHT_FOLLOWING * (other.piece is next_piece)
-                + _WEIGHT_DISAGREES * _disagrees(best, other),
-                other,
-            )
-            for score, other in ranked[1:]
-        ),
-        key=itemgetter(0),
-        reverse=True,
-    )
-    for score, other in others:
+    bonuses = [
+        _WEIGHT_FOLLOWING * (other.piece is next_piece) + _WEIGHT_DISAGREES * _disagrees(best, other)
+        for _, other in ranked[1:]
+    ]
+    for score, other in _added(ranked[1:], bonuses, 1.0):
         if len(quotes) >= _MAX_SENTENCES or score < _MIN_SHARE * best_score:
             break
         has_steps = is_procedure and other.source == best.source
         further = _further(other, parts, length, is_procedure=has_steps)
         added = [(other.source, piece) for piece in further if (other.source, piece) not in quotes]
         if len(added) == len(further) > 0 and not any(_is_duplicate(other, one) for one in chosen):
-            later = (at for at, quote in enumerate(quotes) if at and _precedes(added[0], quote))
-            place = len(together_pieces) if other.piece is next_piece else next(later, len(quotes))
+            first = len(together_pieces)
+            later = (at for at, one in enumerate(quotes[first:], first) if _precedes(added[0], one))
+            place = first if other.piece is next_piece else next(later, len(quotes))
             quotes[place:place] = added
             chosen.append(other)
             length += sum(len(piece.text) for _, piece in added)

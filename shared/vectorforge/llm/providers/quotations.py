@@ -24,6 +24,8 @@ _ABBREVIATION = pattern_of(
 )
 _ORDINAL = pattern_of(r"(?<![\d.,:])[0-3]?\d\.$")
 """Number of a day in German and its neighbors, if a month follows."""
+_SHORT_WORD = pattern_of(r"\b[A-ZÄÖÜ][^\W\d_]{1,3}\.$")
+"""Mostly an abbreviation if a number follows: "Art. 5"."""
 _MONTH = pattern_of(
     r"\s*(?:Jan|Jän|Feb|Mär|Mar|Apr|Mai|Maj|Jun|Jul|Aug|Sep|Okt|Nov|Dez|Jahrhundert|Jh)", re.IGNORECASE
 )
@@ -230,8 +232,8 @@ def _plain(text: str) -> str:
 def _unmarked(match: re.Match[str]) -> str:
     if (code := match["code"]) is not None:
         return match[0] if patterns.NEEDS_CODE.search(code) else code
-    inner = match["link"] or match["strong"] or match["italic"] or match["address"]
-    if inner is not None:
+    groups = ("link", "strong", "italic", "address", "reference")
+    if (inner := next(filter(None, map(match.group, groups)), None)) is not None:
         return patterns.MARKUP.sub(_unmarked, inner)
     if match["entity"]:
         return html.unescape(match["entity"])
@@ -272,6 +274,10 @@ def _sentences(chunk: str, start: int, end: int) -> list[tuple[int, int]]:
         stop = match.start() + 1
         in_code = chunk.count("`", position, stop) % 2 and "`" in chunk[stop : stop + _LONGEST]
         if in_code or _ABBREVIATION.search(chunk, max(position, stop - 12), stop):
+            continue
+        after = chunk[match.end() : match.end() + 1]
+        is_short = after.isdigit() and _SHORT_WORD.search(chunk, max(position, stop - 6), stop)
+        if is_short or (chunk[stop - 1] == "." and chunk[position : stop - 1].isalpha()):  # "Max. 5 kg"
             continue
         if _ORDINAL.search(chunk, max(position, stop - 4), stop) and _MONTH.match(chunk, stop):
             continue
