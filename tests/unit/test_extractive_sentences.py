@@ -85,6 +85,22 @@ def test_rows_of_other_files_are_quoted_without_pipes() -> None:
 @pytest.mark.parametrize(
     ("text", "quoted"),
     [
+        ("    cat a.txt | sort", "```\ncat a.txt | sort\n```"),
+        ("Run `cat a.txt | sort` first.", "Run `cat a.txt | sort` first."),
+        ("- Choose File | Save as.", "Choose File | Save as."),
+        ("1. Weigh: 5 g; stir: once.", "1. Weigh: 5 g; stir: once."),
+        ("`low` | below", "low; below"),
+    ],
+)
+def test_pipes_of_commands_and_items_are_quoted(text: str, quoted: str) -> None:
+    (piece,) = split(text)
+    assert piece.text == quoted
+    assert (piece.kind == "row") == text.startswith("`low`")
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
         (
             "It is **bold**, *thin* and _new_: [a link](b.md#c) ![image](i.png).",
             "It is bold, thin and new: a link .",

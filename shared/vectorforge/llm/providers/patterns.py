@@ -104,7 +104,10 @@ HEADING: Final = pattern_of(r"\s{0,3}#{1,6}\s")
 UNDERLINE: Final = pattern_of(r"\s*(=+|-{2,})\s*$")
 ITEM: Final = pattern_of(r"\A\s*(?:>\s*)*(?:[-*+•‣▪◦●]|(\d{1,3}[.)]|\(?(?:[a-z]|[ivx]{2,4})\)))\s+")
 # Of Markdown; "column: value; column: value" and "value | value" of other files (ingestion.extract.blocks).
-ROW: Final = pattern_of(r"\s*\|.*\|\s*$|[^:;|]{1,80}: [^\n]*; [^:;|]{1,80}: \S|[^|]{1,200} \| \S")
+ROW: Final = pattern_of(
+    r"\s*\|.*\|\s*$|(?! {4}|\t|\s*(?:[-*+•]|\d{1,3}[.)])\s)"
+    r"(?:[^:;|]{1,80}: [^\n]*; [^:;|]{1,80}: \S|(?:[^|`]|`[^|`]*`){1,200} \| \S)"
+)
 RULE: Final = pattern_of(r"[\s|:*_=>-]*(?:>\s*\[![A-Z]+\]\s*)?$")
 CELL_END: Final = pattern_of(r"(?<!\\)\|")
 LABEL_LIKE: Final = pattern_of(r"\[(?:source|sources|context)?\s*\d[\d,; ]*\]", re.IGNORECASE)
