@@ -1,8 +1,10 @@
-"""The reader of PPTX: charts and merged cells."""
+"""The reader of PPTX: charts, merged cells and the order of shapes."""
 
 import io
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from pptx import Presentation
 from pptx.chart import data
 from pptx.enum.chart import XL_CHART_TYPE
@@ -78,3 +80,70 @@ def test_cell_merged_over_rows_stands_in_each_of_them() -> None:
         "Region: South; Head: Kim; Q1: 2",
         "Region: All; Q1: 3",
     ]
+
+
+def boxes(
+    parent: Any, places: Sequence[tuple[str, float, float]], size: tuple[float, float] = (3, 1)
+) -> None:
+    """Add text boxes, each with its text, left and top in inches."""
+    for text, left, top in places:
+        parent.add_textbox(*map(Inches, (left, top, *size))).text_frame.text = text
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        pytest.param([("b", 1, 2), ("c", 1, 4), ("a", 1, 1)], id="a later one above"),
+        pytest.param([("c", 1, 4), ("b", 5, 2.5), ("a", 1, 2)], id="side by side"),
+        pytest.param([("a", 1, 2), ("b", 1, 4), ("c", 5, 2), ("d", 5, 4)], id="columns"),
+        pytest.param([("c", 5, 2), ("d", 5, 4), ("a", 1, 2), ("b", 1, 4)], id="columns, right first"),
+        pytest.param([("b", 1, 3), ("a", 1, 2), ("c", 5, 2), ("d", 5, 3)], id="columns, one later above"),
+        pytest.param([("a", 1, 2), ("b", 5, 2), ("c", 1, 4), ("d", 5, 4)], id="rows of labels and texts"),
+        pytest.param([("a", 1.2, 2.5), ("b", 1, 2)], id="overlapping stay as drawn"),
+    ],
+)
+def test_shapes_in_any_drawing_order_are_read_as_shown(places: list[tuple[str, float, float]]) -> None:
+    deck, out = Presentation(), io.BytesIO()
+    slide = deck.slides.add_slide(deck.slide_layouts[6])
+    boxes(slide.shapes, places)
+    deck.save(out)
+    words = one(out.getvalue(), "a.pptx").text.split("\n\n")
+    assert words == ["# Slide 1", *sorted(text for text, _, _ in places)]
+
+
+def test_shapes_of_a_group_stay_together_at_its_place() -> None:
+    deck, out = Presentation(), io.BytesIO()
+    slide = deck.slides.add_slide(deck.slide_layouts[6])
+    boxes(slide.shapes, [("last", 1, 6), ("right", 6, 2)])
+    group = slide.shapes.add_group_shape()
+    boxes(group.shapes, [("second", 1, 3), ("first", 1, 2)])
+    boxes(slide.shapes, [("top", 1, 1)], (8, 0.5))
+    deck.save(out)
+    words = one(out.getvalue(), "a.pptx").text.split("\n\n")
+    assert words == ["# Slide 1", "top", "first", "second", "right", "last"]
+
+
+def test_placeholder_with_the_place_of_its_layout_is_read_as_drawn() -> None:
+    deck, out = Presentation(), io.BytesIO()
+    slide = deck.slides.add_slide(deck.slide_layouts[1])
+    slide.placeholders[1].text_frame.text = "body"
+    boxes(slide.shapes, [("second", 1, 6), ("first", 1, 5)])
+    deck.save(out)
+    words = one(out.getvalue(), "a.pptx").text.split("\n\n")
+    assert words == ["# Slide 1", "- body", "first", "second"]
+
+
+def test_fallback_of_newer_content_is_left_out() -> None:
+    deck, out = Presentation(), io.BytesIO()
+    slide = deck.slides.add_slide(deck.slide_layouts[6])
+    boxes(slide.shapes, [("formula", 1, 2), ("picture of it", 1, 2), ("above", 1, 1)])
+    tree = slide.shapes._spTree
+    compatibility = "http://schemas.openxmlformats.org/markup-compatibility/2006"
+    either = parse_xml(
+        f'<m:AlternateContent xmlns:m="{compatibility}"><m:Choice/><m:Fallback/></m:AlternateContent>'
+    )
+    for branch, shape in zip(either, tree[2:4], strict=True):
+        branch.append(shape)
+    tree.insert(2, either)
+    deck.save(out)
+    assert one(out.getvalue(), "a.pptx").text.split("\n\n") == ["# Slide 1", "above", "formula"]

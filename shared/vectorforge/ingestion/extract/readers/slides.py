@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from itertools import permutations
+from typing import Any, Final, TypeAlias
 from zipfile import ZipFile
 
 from vectorforge.errors import ExtractionError
@@ -15,15 +16,19 @@ from vectorforge.types import Location
 _A: Final = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _P: Final = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _R: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
+_SHAPES: Final = ("sp", "graphicFrame", "grpSp", "AlternateContent", "Choice")  # no Fallback for old programs
 _TITLES: Final = ("title", "ctrTitle")
 _OMITTED: Final = ("sldNum", "ftr", "dt", "sldImg", "hdr")
 """Placeholders that repeat on every slide."""
+_MAX_OVERLAP: Final = 91_440  # EMU: a tenth of an inch, the usual margin within a text box
+_MAX_ORDERED: Final = 100  # more shapes are read in drawing order
+_Box: TypeAlias = tuple[int, int, int, int] | None  # left, top, right and bottom
 
 
 def read_pptx(content: bytes) -> Reading:
     """Read the slides in their order, each under its title; notes follow the slide they belong to.
 
-    Hidden slides are read, too; charts as tables, diagrams (SmartArt) as lists. Text in pictures is not.
+    Shapes are read as shown, hidden slides, too; charts as tables, diagrams (SmartArt) as lists, no pictures.
 
     Returns:
         ``title``: the document's property, else the first slide's title.
@@ -46,7 +51,7 @@ def read_pptx(content: bytes) -> Reading:
 def _slide(archive: ZipFile, path: str, location: Location) -> Iterator[Block]:
     root = parse_xml(read_member(archive, path))
     targets = relations(archive, path)
-    shapes = [*root.iter(f"{_P}sp", f"{_P}graphicFrame")]
+    shapes = [shape for tree in root.iter(f"{_P}spTree") for shape in _shapes(tree)]
     titles = [shape for shape in shapes if _placeholder(shape) in _TITLES]
     title = " ".join(" ".join(text for text, _ in _paragraphs(shape)) for shape in titles).strip()
     yield heading(title or f"Slide {location['slide']}", 1, location)
@@ -64,6 +69,41 @@ def _slide(archive: ZipFile, path: str, location: Location) -> Iterator[Block]:
             text = "\n".join(text for shape in bodies for text, _ in _paragraphs(shape))
             if text.strip():
                 yield paragraph(f"Notes: {text}", location)
+
+
+def _box(shape: Any) -> _Box:
+    """Return the box of a shape, smaller by what may overlap others; None if it has that of its layout."""
+    found = next(shape.iter(f"{_A}xfrm", f"{_P}xfrm"), shape)
+    try:
+        x, y, width, height = (int(found.xpath(f"string(*/@{name})")) for name in ("x", "y", "cx", "cy"))
+    except ValueError:
+        return None
+    across, down = min(width // 8, _MAX_OVERLAP), min(height // 8, _MAX_OVERLAP)
+    return x + across, y + down, x + width - across, y + height - down
+
+
+def _shapes(parent: Any) -> Iterator[Any]:
+    """Yield the shapes of a slide in reading order, those of a group together."""
+    children = [child for child in parent if local_name(child) in _SHAPES]
+    boxes = [*map(_box, children)]
+    for at in _reading_order(boxes) if len(boxes) <= _MAX_ORDERED else range(len(boxes)):
+        is_shape = local_name(children[at]) in ("sp", "graphicFrame")
+        yield from [children[at]] if is_shape else _shapes(children[at])
+
+
+def _reading_order(boxes: Sequence[_Box]) -> Iterator[int]:
+    """Yield the indexes of boxes, each after those above and left of it, with what was drawn next to it."""
+    left, last = [*range(len(boxes))], -1
+    placed = [(at, box) for at, box in enumerate(boxes) if box]
+    waits: list[set[int]] = [set() for _ in boxes]
+    for (a, (x0, y0, x1, y1)), (b, box) in permutations(placed, 2):
+        if (y1 <= box[1] and x0 < box[2]) or (x1 <= box[0] and y0 < box[3]):  # above it, or left of it
+            waits[b].add(a)
+    while left:
+        ready = [at for at in left if waits[at].isdisjoint(left)] or left[:1]  # none is ready in a circle
+        last = next((at for at in ready if abs(at - last) == 1), ready[0])
+        left.remove(last)
+        yield last
 
 
 def _shape(shape: Any, location: Location) -> Iterator[Block]:
