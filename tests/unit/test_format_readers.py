@@ -126,37 +126,6 @@ class TestPages:
         assert one(zipped(names), "a.epub").text == "# One\n\nText.\n\nA note."
 
 
-class TestRichText:
-    def test_footnotes_follow_their_paragraph_or_table(self) -> None:
-        rtf = rb"""{\rtf1\ansi\ansicpg1252{\fonttbl{\f0 Arial;}}{\header Head{\footnote Unread.}}
-            {\pard Open\u8217?{\footnote \pard{\super\chftn} Since \'fcber \{1961\}.} daily.\par}
-            {\pard Free \u-10179?\u-8704?.\par}
-            \trowd\cellx1\cellx2 A{\*\footnote In a cell.}\cell B\cell\row \pard
-            {\pard End{\footnote\ftnalt An endnote.}.\par}}"""
-        lines = [line.strip() for line in one(rtf, "a.rtf").text.split("\n\n")]
-        assert lines == [
-            "Open\u2019 daily.",
-            "Since \u00fcber {1961}.",
-            "Free \U0001f600.",
-            "A | B",
-            "In a cell.",
-            "End.",
-            "An endnote.",
-        ]
-
-    def test_hidden_and_deleted_text_is_left_out(self) -> None:
-        rtf = rb"{\rtf1\ansi{\pard Pay {\b\v secret }{\v0 5 }{\f0 \deleted gone }{\viewkind4 euros}.\par}}"
-        assert one(rtf, "a.rtf").text == "Pay 5 euros."
-
-    def test_text_boxes_follow_their_paragraph(self) -> None:
-        box = r"{\shp{\*\shpinst\shpleft9{\sp{\sn shapeType}{\sv 202}}{\shptxt \pard %s {\b now}.\par}}%s}"
-        old = r"{\shprslt{\*\do\dptxbx{\dptxbxtext Again.}}}"
-        picture = r"{\shp{\*\shpinst{\sp{\sn pib}{\sv 1}}}}"
-        rtf = r"{\rtf1\ansi{\pard Before" + picture + box % ("Call us", old) + r".\par}{\pard After.\par}}"
-        lines = [line.strip() for line in one(rtf.encode(), "a.rtf").text.split("\n\n")]
-        assert lines == ["Before.", "Call us now.", "After."]
-
-
 class TestWordDocuments:
     def test_text_in_controls_insertions_formulas_and_boxes_is_read_once(self) -> None:
         document, out = docx.Document(), io.BytesIO()

@@ -99,6 +99,13 @@ def item(text: str, level: int = 0, location: Location | None = None, mark: str 
     return Block(BlockKind.ITEM, text, level, location, mark=mark)
 
 
+def comment(text: str, author: str = "", location: Location | None = None) -> Block:
+    """Return a comment on the text, marked as one; empty if it has no text."""
+    name = " ".join(author.split())
+    marked = f"Comment{' by ' if name else ''}{name}: {' '.join(text.split())}" if text.strip() else ""
+    return Block(BlockKind.CAPTION, marked, location=location)
+
+
 def code(text: str, language: str = "") -> Block:
     """Return code in a fence that is longer than any in the code."""
     fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`{3,}", text)), 3)

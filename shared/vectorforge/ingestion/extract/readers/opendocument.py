@@ -1,9 +1,9 @@
 """ODT and ODP, by lxml; ODS is in ``sheets``."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from vectorforge.ingestion.extract.blocks import Block, Reading, Row, heading, item, paragraph, table
+from vectorforge.ingestion.extract.blocks import Block, Reading, Row, comment, heading, item, paragraph, table
 from vectorforge.ingestion.extract.decode import open_archive, read_member
 from vectorforge.ingestion.extract.readers.xml import local_name, parse_xml
 from vectorforge.types import Location
@@ -14,18 +14,18 @@ _DRAW: Final = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
 _PRESENTATION: Final = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
 _OMITTED: Final = (
     "tracked-changes",
-    "annotation",
     "forms",
     "sequence-decls",
     "table-of-content",
     "alphabetical-index",
 )
+_APART: Final = ("note", "annotation", "frame", "text-box")  # read behind their paragraph or table
 _MAX_REPEATED: Final = 50
 """Repetitions of one cell; spreadsheets pad their rows with thousands."""
 
 
 def read_odt(content: bytes) -> Reading:
-    """Read headings, paragraphs, lists and tables; footnotes follow the paragraph that refers to them.
+    """Read headings, paragraphs, lists and tables; footnotes and comments follow their paragraph or table.
 
     Returns:
         ``title``: the document's property, else the first paragraph in the style Title or the first heading.
@@ -51,9 +51,7 @@ def read_odp(content: bytes) -> Reading:
         titles = [frame for frame in page if frame.get(f"{_PRESENTATION}class") == "title"]
         name = " ".join(_inline(one) for frame in titles for one in frame.iter(f"{_TEXT}p")).strip()
         blocks.append(heading(name or f"Slide {number}", 1, location))
-        for frame in page:
-            if frame not in titles:
-                blocks += _blocks(frame, location)
+        blocks += _blocks([frame for frame in page if frame not in titles], location)
     return Reading(blocks, title or next((block.text for block in blocks), None))
 
 
@@ -80,24 +78,38 @@ def _blocks(element: Any, location: Location | None, depth: int = -1) -> Iterato
                 yield heading(text, 1, location)
             else:
                 yield item(text, depth, location) if depth >= 0 else paragraph(text, location)
-            yield from _notes(child, location)
-            yield from _frames(child, location)
         elif name == "list":
             yield from _blocks(child, location, depth + 1)
         elif name == "table":
             yield from _table(child, location)
-        elif name not in _OMITTED:
+        elif name not in (*_OMITTED, "annotation"):
             yield from _blocks(child, location, depth)
+        if name in ("h", "p", "table", "annotation"):
+            yield from _attached([child], location)
 
 
-def _frames(element: Any, location: Location | None) -> Iterator[Block]:
-    for box in element.iter(f"{_DRAW}text-box"):
-        yield from _blocks(box, location)
+def _attached(element: Any, location: Location | None) -> Iterator[Block]:
+    """Yield the footnotes, comments and text boxes in elements."""
+    for child in element:
+        name = local_name(child)
+        if name == "note-body":
+            yield paragraph(" ".join(_texts(child)), location)
+        elif name == "annotation":
+            yield comment(" ".join(_texts(child)), child.findtext("{*}creator", ""), location)
+        elif name == "text-box":
+            yield from _blocks(child, location)
+        else:
+            yield from _attached(child, location)
 
 
-def _notes(element: Any, location: Location | None) -> Iterator[Block]:
-    for note in element.iter(f"{_TEXT}note-body"):
-        yield paragraph(" ".join(_inline(one) for one in note.iter(f"{_TEXT}p")), location)
+def _texts(element: Any) -> Iterator[str]:
+    """Yield the texts of the paragraphs in a cell, a footnote or a comment."""
+    for child in element:
+        name = local_name(child)
+        if name in ("p", "h"):
+            yield _inline(child)
+        elif name not in _APART:
+            yield from _texts(child)
 
 
 def _inline(element: Any) -> str:
@@ -107,7 +119,7 @@ def _inline(element: Any) -> str:
         name = local_name(child)
         if name in ("s", "tab", "line-break"):
             parts.append("\n" if name == "line-break" else " ")
-        elif name not in ("note", "annotation", "frame", "text-box"):
+        elif name not in _APART:
             parts.append(_inline(child))
         parts.append(child.tail or "")
     return "".join(parts).strip("\n") if local_name(element) in ("p", "h") else "".join(parts)
@@ -115,17 +127,26 @@ def _inline(element: Any) -> str:
 
 def _table(element: Any, location: Location | None) -> list[Block]:
     marked = next(element.iter(f"{_TABLE}table-header-rows"), None) is not None
-    rows = [
-        Row([*_cells(row)], location)
-        for row in element.iter(f"{_TABLE}table-row")
-        if next(row.iterancestors(f"{_TABLE}table"), None) is element
-    ]
+    rows: list[Row] = []
+    spans: dict[int, int] = {}
+    for row in element.iter(f"{_TABLE}table-row"):
+        if next(row.iterancestors(f"{_TABLE}table"), None) is element:
+            rows.append(Row([*_cells(row, rows[-1].cells if rows else (), spans)], location))
     return table(rows, has_header=True if marked else None)
 
 
-def _cells(row: Any) -> Iterator[str]:
-    for cell in row:
-        if local_name(cell) in ("table-cell", "covered-table-cell"):
-            repeated = cell.get(f"{_TABLE}number-columns-repeated", "1")
-            times = min(int(repeated), _MAX_REPEATED) if repeated.isdecimal() and len(repeated) < 8 else 1
-            yield from [" ".join(_inline(one) for one in cell.iter(f"{_TEXT}p"))] * times
+def _cells(row: Any, above: Sequence[str], spans: dict[int, int]) -> Iterator[str]:
+    """Yield the texts of a row; ``spans`` has the rows that the last cell of each column covers from here."""
+    column = 0
+    for cell in row.iterchildren(f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
+        text = " ".join(_texts(cell))
+        for _ in range(min(_number(cell, "columns-repeated"), _MAX_REPEATED)):
+            is_below = local_name(cell).startswith("covered") and spans.get(column, 0) > 0
+            spans[column] = (spans[column] if is_below else _number(cell, "rows-spanned")) - 1
+            yield above[column] if is_below and column < len(above) else text
+            column += 1
+
+
+def _number(cell: Any, name: str) -> int:
+    number = cell.get(f"{_TABLE}number-{name}", "1")
+    return int(number) if number.isdecimal() and len(number) < 8 else 1

@@ -8,18 +8,20 @@ from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.blocks import Block, Reading, Row, paragraph, table
 
 _TOKEN: Final = re.compile(r"\\(?:[a-z]+|.)|[{}]", re.IGNORECASE | re.DOTALL)
-_MOVED: Final = re.compile(r"\{\s*(?:\\\*)?\s*\\(footnote|shp)(?![a-z])")
+_MOVED: Final = re.compile(r"\{\s*(?:\\\*)?\s*\\(footnote|annotation|shp)(?![a-z])")
 _BOX_TEXT: Final = re.compile(r"\{\s*\\shptxt(?![a-z])")
-_HIDDEN: Final = re.compile(rb"(\{(?:\\[a-z]+-?\d* ?)*?)(\\(?:v|deleted)(?![a-z0-9]))")
+_HIDDEN: Final = re.compile(
+    rb"(\{(?:\\[a-z]+-?\d* ?)*?)(\\(?:v|deleted)(?![a-z0-9]))(?!(?:\\[a-z]+-?\d*|\s){0,20}\{\\\*\\atn)"
+)  # not the mark of a comment, which may be hidden
 _BEFORE_NOTE: Final = "\ue000"
 _REFERENCE: Final = re.compile("\ue001([0-9]{1,6})\ue002")
-"""Private characters, which mark footnotes, text boxes and references to them for striprtf."""
+"""Private characters, which mark footnotes, comments, text boxes and references to them for striprtf."""
 
 
 def read_rtf(content: bytes) -> Reading:
     """Read the text of a rich text file, without its pictures and its formatting; cells of tables as rows.
 
-    Footnotes and text boxes follow their paragraph or table.
+    Footnotes, comments and text boxes follow their paragraph or table.
 
     Raises:
         ExtractionError: ``unreadable``.
@@ -40,7 +42,7 @@ def read_rtf(content: bytes) -> Reading:
 
 
 def _with_notes_at_end(markup: str) -> tuple[str, int]:
-    """Move footnotes and text boxes, which striprtf skips, to the end; return the number of references."""
+    """Move footnotes, comments and text boxes, which striprtf skips, to the end; return their number."""
     body, notes = list[str](), list[str]()
     at = depth = 0
     opening, outside = None, 0
@@ -58,11 +60,12 @@ def _with_notes_at_end(markup: str) -> tuple[str, int]:
                 texts.append(markup[box.end() : found.end()])
                 box = None
             if opening is not None and depth == outside:
-                texts = [markup[opening.end() : found.end()]] if opening[1] == "footnote" else texts
+                texts = texts if opening[1] == "shp" else [markup[opening.end() : found.end()]]
                 body.append(markup[at : opening.start()])
                 if texts:
                     body.append(f"{{\ue001{len(notes)}\ue002}}")
-                    notes.append(f"{{{_BEFORE_NOTE}{' {'.join(texts)}")
+                    mark = "Comment: " if opening[1] == "annotation" else ""
+                    notes.append(f"{{{_BEFORE_NOTE}{mark}{' {'.join(texts)}")
                 at, opening = found.end(), None
             elif depth <= 0:
                 return "".join([*body, markup[at : found.start()], *notes, "}"]), len(notes)

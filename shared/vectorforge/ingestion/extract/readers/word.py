@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from vectorforge.errors import ExtractionError
-from vectorforge.ingestion.extract.blocks import Block, BlockKind, Reading, Row, heading, item, table
+from vectorforge.ingestion.extract.blocks import Block, BlockKind, Reading, Row, comment, heading, item, table
 from vectorforge.ingestion.extract.decode import open_archive
 from vectorforge.ingestion.extract.readers.charts import GRAPHICS, graphic_blocks, part_id
 from vectorforge.ingestion.extract.readers.word_numbering import Numbering
@@ -76,7 +76,7 @@ def _title(document: Any) -> str:
 
 class _Source(NamedTuple):
     document: Any
-    notes: dict[str, str]
+    notes: dict[str, Block]
     """By kind and id."""
     numbering: Numbering
 
@@ -120,9 +120,8 @@ def _paragraph(element: Any, style: Any, source: _Source) -> Iterator[Block]:
 def _references(element: Any, source: _Source) -> Iterator[Block]:
     """Yield the notes, comments, charts and diagrams that an element refers to."""
     for reference in element.iter(*(f"{_W}{kind}Reference" for kind in _NOTES)):
-        kind = local_name(reference)[:-9]
-        text = source.notes.get(kind + reference.get(f"{_W}id", ""), "")
-        yield Block(BlockKind.CAPTION if kind == "comment" else BlockKind.PARAGRAPH, text)
+        if note := source.notes.get(local_name(reference)[:-9] + reference.get(f"{_W}id", "")):
+            yield note
     for found in element.iter(*GRAPHICS):
         part = source.document.part.related_parts.get(part_id(found))
         yield from graphic_blocks(parse_xml(part.blob)) if part is not None else ()
@@ -151,19 +150,19 @@ def _is_hidden(run: Any) -> bool:
     return found is not None and found.get(f"{_W}val") not in ("0", "false", "off")
 
 
-def _notes(document: Any) -> dict[str, str]:
+def _notes(document: Any) -> dict[str, Block]:
     return {
-        kind + note.get(f"{_W}id", ""): _by(note)
-        + " ".join(" ".join(map(_text, note.iter(f"{_W}p"))).split())
+        kind + note.get(f"{_W}id", ""): _note(note)
         for kind in _NOTES
         if (root := _part(document, f"{kind}s")) is not None
         for note in root.iter(f"{_W}{kind}")
     }
 
 
-def _by(note: Any) -> str:
-    author = " ".join(note.get(f"{_W}author", "").split())
-    return f"Comment by {author}: " if author else "Comment: " if local_name(note) == "comment" else ""
+def _note(note: Any) -> Block:
+    text = " ".join(" ".join(map(_text, note.iter(f"{_W}p"))).split())
+    is_comment = local_name(note) == "comment"
+    return comment(text, note.get(f"{_W}author", "")) if is_comment else Block(BlockKind.PARAGRAPH, text)
 
 
 def _part(document: Any, kind: str) -> Any:
