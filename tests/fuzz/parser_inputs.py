@@ -15,7 +15,14 @@ from tests.fuzz.credential_parsers import CREDENTIAL_FOUND, CREDENTIAL_PARSERS, 
 from tests.fuzz.parsers import MEMBERS
 from tests.fuzz.request_parsers import REQUEST_FOUND, REQUEST_PARSERS, request_inputs
 from tests.fuzz.vendor_parsers import VENDOR_FOUND, VENDOR_PARSERS, vendor_inputs
-from tests.support.formats.office import odt, slides, slides_of_opendocument, small_workbook, spreadsheet
+from tests.support.formats.office import (
+    commented,
+    odt,
+    slides,
+    slides_of_opendocument,
+    small_workbook,
+    spreadsheet,
+)
 from tests.support.formats.others import book
 from tests.support.formats.outlook import message as outlook_message
 from tests.support.formats.pdfs import hyphenated, wrapped_cells
@@ -103,7 +110,7 @@ def inputs(parser: str) -> Sequence[bytes]:
         "image": [file_of(_SHEET, kind, dots_per_inch=20) for kind in ("PNG", "JPEG", "TIFF")],
         "pptx": [slides(1).content],
         "workbook": [small_workbook(), _OLD_WORKBOOK, spreadsheet()],
-        "odt": [odt(1).content],
+        "odt": [odt(1).content, commented()],
         "odp": [slides_of_opendocument()],
         "epub": [book(1).content],
         "outlook": [outlook_message("T", "Ann", "Body.", {"a.csv": b"a,b\n1,2\n"})],
@@ -121,6 +128,7 @@ def inputs(parser: str) -> Sequence[bytes]:
         "rtf": [
             rb"{\rtf1\ansi\ansicpg1252{\fonttbl{\f0\fcharset0 Arial;}}\f0\b Bold\b0\par \u228?\'e4\tab x}",
             rb"{\rtf1{\pard A{\footnote B}{\shp{\*\shpinst{\shptxt \pard C\par}}}{\v D}\par}}",
+            rb"{\rtf1{\pard A{\v {\*\atnid B}{\*\atnauthor \'e9}\chatn {\*\annotation{\*\atnref 0}C}}\par}}",
         ],
         "passages": [_MARKDOWN, b"word " * 400],
         "filter": [json.dumps(one).encode() for one in _FILTERS],

@@ -182,6 +182,17 @@ def odt(seed: int = 23) -> Made:
     return Made("letter.odt", content, text, headings, tables, (), facts)
 
 
+def commented() -> bytes:
+    """Return an OpenDocument text with a comment and a text box in a cell merged over two rows."""
+    note = "<office:annotation><text:p>Check</text:p></office:annotation>"
+    box = "<draw:frame><draw:text-box><text:p>Box</text:p></draw:text-box></draw:frame>"
+    cell = '<table:table-cell table:number-rows-spanned="2">'
+    rows = f"<table:table-row>{cell}<text:p>A{note}{box}</text:p></table:table-cell></table:table-row>"
+    rows += "<table:table-row><table:covered-table-cell/></table:table-row>"
+    body = f"<office:text><table:table>{rows}</table:table></office:text>"
+    return opendocument("application/vnd.oasis.opendocument.text", body)
+
+
 def small_workbook() -> bytes:
     """Return a workbook with a formula without a stored value, a date, a number and an error."""
     book, out = openpyxl.Workbook(), io.BytesIO()
