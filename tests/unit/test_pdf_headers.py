@@ -58,6 +58,25 @@ def test_values_of_form_fields_follow_their_labels() -> None:
     assert one(out.getvalue(), "a.pdf").text == "Name: | Ann Lee\n\nCity: | Graz\n\nPlan: | Gold"
 
 
+def test_check_boxes_and_radio_buttons_are_read_with_their_state() -> None:
+    out = io.BytesIO()
+    canvas = Canvas(out, pagesize=A4)
+    for y, checked in ((740, True), (700, False)):
+        canvas.acroForm.checkbox(name=f"box {y}", x=72, y=y - 3, checked=checked, size=14)
+        canvas.drawString(90, y, f"Send letters to {y}.")
+    canvas.acroForm.checkbox(name="hidden", x=300, y=697, checked=True, size=14, annotationFlags="hidden")
+    canvas.drawString(72, 660, "Married:")
+    for x, value in ((125, "Yes"), (175, "No")):
+        canvas.acroForm.radio(name="m", value=value, x=x, y=657, selected=value == "No", size=14)
+        canvas.drawString(x + 17, 660, value)
+    canvas.save()
+    assert one(out.getvalue(), "a.pdf").text.split("\n\n") == [
+        "\u2612 Send letters to 740.",
+        "\u2610 Send letters to 700.",
+        "Married: \u2610 Yes \u2612 No",
+    ]
+
+
 def test_merged_value_of_a_table_without_header_is_no_name() -> None:
     rows = [["Name", "Ann Lee", ""], ["Visits", "3", "5"], ["Stays", "4", "6"]]
     assert paragraphs(rows, [GRID, ("SPAN", (1, 0), (2, 0))]) == [

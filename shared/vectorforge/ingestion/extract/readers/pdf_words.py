@@ -16,6 +16,7 @@ _MAX_WORDS: Final = 20_000
 _MAX_RULES: Final = 2_000
 _MAX_OBJECTS: Final = 50_000
 """Objects of a page, or of a form on it, looked at for lines."""
+_BOX_FIELDS: Final = (2, 3)  # FPDF_FORMFIELD_CHECKBOX, FPDF_FORMFIELD_RADIOBUTTON
 _NAME_BYTES: Final = 128
 _MANY_SHAPES: Final = 50
 
@@ -96,7 +97,24 @@ def _turned(box: Box, width: float, height: float, angle: float) -> Box:
     return Box(min(xs), min(ys), max(xs), max(ys))
 
 
-def read_page(page: Any) -> Page:
+def check_boxes(page: Any) -> list[tuple[str, tuple[float, ...]]]:
+    """Remove check boxes and radio buttons; return the state of each as a character, with its edges."""
+    from pypdfium2 import raw
+
+    found, box = list[tuple[str, tuple[float, ...]]](), raw.FS_RECTF()
+    for number in reversed(range(min(raw.FPDFPage_GetAnnotCount(page), _MAX_OBJECTS))):
+        one = raw.FPDFPage_GetAnnot(page, number)
+        is_box = raw.FPDFAnnot_GetFormFieldType(page.formenv, one) in _BOX_FIELDS
+        is_shown = not raw.FPDFAnnot_GetFlags(one) & raw.FPDF_ANNOT_FLAG_HIDDEN
+        if is_box and is_shown and raw.FPDFAnnot_GetRect(one, box):
+            mark = "\u2612" if raw.FPDFAnnot_IsChecked(page.formenv, one) else "\u2610"
+            found.append((mark, (box.left, box.bottom, box.right, box.top)))
+            raw.FPDFPage_RemoveAnnot(page, number)
+        raw.FPDFPage_CloseAnnot(one)
+    return found
+
+
+def read_page(page: Any, boxes: Sequence[tuple[str, tuple[float, ...]]] = ()) -> Page:
     """Return the text of a page of pypdfium2.
 
     Raises:
@@ -119,7 +137,8 @@ def read_page(page: Any) -> Page:
     rules = [*_rules(page, level)]
     horizontals = [rule for rule in rules if rule.y0 == rule.y1]
     verticals = [rule for rule in rules if rule.x0 == rule.x1]
-    return Page(width, height, [*_segments(words, verticals)], horizontals, verticals, skew=skew)
+    segments = [*_segments(words, verticals), *(Segment(mark, *level(*at), False) for mark, at in boxes)]
+    return Page(width, height, segments, horizontals, verticals, skew=skew)
 
 
 def _quarter_turn(words: Sequence[Segment]) -> float:
