@@ -25,7 +25,7 @@ from tests.support.formats.office import (
 )
 from tests.support.formats.others import book
 from tests.support.formats.outlook import message as outlook_message
-from tests.support.formats.pdfs import hyphenated, wrapped_cells
+from tests.support.formats.pdfs import form, hyphenated, wrapped_cells
 from tests.support.formats.scans import Sheet, file_of, pdf_of, prose
 
 _ELSEWHERE: Final = (
@@ -106,7 +106,7 @@ def inputs(parser: str) -> Sequence[bytes]:
             b"<p hidden>a<div style='display: none' id=b>c</div><a aria-controls=b>10<sup>3</sup>",
         ],
         "docx": [_word()],
-        "pdf": [_PDF, hyphenated(1).content, wrapped_cells(2).content, pdf_of([_SHEET])],
+        "pdf": [_PDF, hyphenated(1).content, wrapped_cells(2).content, pdf_of([_SHEET]), form()],
         "image": [file_of(_SHEET, kind, dots_per_inch=20) for kind in ("PNG", "JPEG", "TIFF")],
         "pptx": [slides(1).content],
         "workbook": [small_workbook(), _OLD_WORKBOOK, spreadsheet()],

@@ -9,6 +9,7 @@ from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import Paragraph, SimpleDocTemplate, Table
 
 from tests.support.documents import one
+from tests.support.formats.pdfs import form
 
 GRID: Any = ("GRID", (0, 0), (-1, -1), 0.5, "black")
 RULE: Any = ("LINEBELOW", (0, 1), (-1, 1), 0.5, "black")
@@ -47,15 +48,17 @@ def test_header_of_two_rows_that_is_not_repeated_names_the_columns_of_the_next_p
 
 
 def test_values_of_form_fields_follow_their_labels() -> None:
+    values = "Name: | Ann Lee\n\nCity: | Graz\n\nPlan: | Gold"
+    assert one(form(), "a.pdf").text == f"{values}\n\n\u2612 Send letters."
+
+
+def test_passwords_of_forms_are_left_out() -> None:
     out = io.BytesIO()
     canvas = Canvas(out, pagesize=A4)
-    for y, name, value in ((740, "Name:", "Ann Lee"), (710, "City:", "Graz")):
-        canvas.drawString(72, y, name)
-        canvas.acroForm.textfield(name=name, value=value, x=110, y=y - 5, width=200, height=18)
-    canvas.drawString(72, 680, "Plan:")
-    canvas.acroForm.choice(name="Plan", value="Gold", options=["Basic", "Gold"], x=110, y=675, height=18)
+    canvas.drawString(72, 740, "Password:")
+    canvas.acroForm.textfield(value="secret", fieldFlags="password", x=140, y=735, width=200, height=18)
     canvas.save()
-    assert one(out.getvalue(), "a.pdf").text == "Name: | Ann Lee\n\nCity: | Graz\n\nPlan: | Gold"
+    assert one(out.getvalue(), "a.pdf").text == "Password:"
 
 
 def test_check_boxes_and_radio_buttons_are_read_with_their_state() -> None:

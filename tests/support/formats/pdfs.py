@@ -8,6 +8,7 @@ from reportlab.lib import colors
 from reportlab.lib.enums import TA_JUSTIFY
 from reportlab.lib.pagesizes import A4
 from reportlab.lib.styles import ParagraphStyle, getSampleStyleSheet
+from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import (
     BaseDocTemplate,
     Frame,
@@ -134,6 +135,21 @@ def hyphenated(seed: int) -> Made:
         Paragraph(sentence, style),
     ]
     return Made("notice.pdf", _build(story), [whole, sentence], ["Notice"], facts=[fact])
+
+
+def form() -> bytes:
+    """Return a form with two text fields, a choice and a check box."""
+    out = io.BytesIO()
+    canvas = Canvas(out, pagesize=A4)
+    for y, name, value in ((740, "Name:", "Ann Lee"), (710, "City:", "Graz")):
+        canvas.drawString(72, y, name)
+        canvas.acroForm.textfield(name=name, value=value, x=125, y=y - 5, width=200, height=18)
+    canvas.drawString(72, 680, "Plan:")
+    canvas.acroForm.choice(name="Plan", value="Gold", options=["Basic", "Gold"], x=125, y=675, height=18)
+    canvas.acroForm.checkbox(name="Letters", x=72, y=647, checked=True, size=14)
+    canvas.drawString(90, 650, "Send letters.")
+    canvas.save()
+    return out.getvalue()
 
 
 def all_pdfs() -> list[Made]:

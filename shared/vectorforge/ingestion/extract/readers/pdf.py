@@ -7,7 +7,6 @@ and tables (``pdf_tables``). What repeats at the top or bottom of pages is left 
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -31,7 +30,7 @@ from vectorforge.ingestion.extract.readers.pdf_paragraphs import (
     with_line,
 )
 from vectorforge.ingestion.extract.readers.pdf_tables import Table
-from vectorforge.ingestion.extract.readers.pdf_words import HYPHEN, Page, Segment, check_boxes, read_page
+from vectorforge.ingestion.extract.readers.pdf_words import HYPHEN, Page, Segment, read_page
 from vectorforge.ingestion.types import OcrOptions
 
 _WRONG_PASSWORD: Final = 4  # FPDF_ERR_PASSWORD
@@ -94,13 +93,7 @@ def _read_pages(pdf: Any) -> Iterator[Page | None]:
     for index in range(len(pdf)):
         try:
             page = pdf[index]
-            boxes = check_boxes(page) if pdf.formenv else []
-            if pdf.formenv:  # the values of fields become a part of the page, where they are shown
-                with suppress(pypdfium2.PdfiumError):
-                    page.flatten()
-                page.close()
-                page = pdf[index]
-            yield read_page(page, boxes)
+            yield read_page(page)
             page.close()
         except pypdfium2.PdfiumError:
             yield None

@@ -17,6 +17,10 @@ _MAX_RULES: Final = 2_000
 _MAX_OBJECTS: Final = 50_000
 """Objects of a page, or of a form on it, looked at for lines."""
 _BOX_FIELDS: Final = (2, 3)  # FPDF_FORMFIELD_CHECKBOX, FPDF_FORMFIELD_RADIOBUTTON
+_TEXT_FIELDS: Final = (4, 5, 6)  # ..._COMBOBOX, ..._LISTBOX, ..._TEXTFIELD
+_PASSWORD: Final = 1 << 13  # of a text field's flags
+_FIELD_LINE: Final = 12.0
+"""Points of a field's height that its text takes."""
 _NAME_BYTES: Final = 128
 _MANY_SHAPES: Final = 50
 
@@ -97,24 +101,7 @@ def _turned(box: Box, width: float, height: float, angle: float) -> Box:
     return Box(min(xs), min(ys), max(xs), max(ys))
 
 
-def check_boxes(page: Any) -> list[tuple[str, tuple[float, ...]]]:
-    """Remove check boxes and radio buttons; return the state of each as a character, with its edges."""
-    from pypdfium2 import raw
-
-    found, box = list[tuple[str, tuple[float, ...]]](), raw.FS_RECTF()
-    for number in reversed(range(min(raw.FPDFPage_GetAnnotCount(page), _MAX_OBJECTS))):
-        one = raw.FPDFPage_GetAnnot(page, number)
-        is_box = raw.FPDFAnnot_GetFormFieldType(page.formenv, one) in _BOX_FIELDS
-        is_shown = not raw.FPDFAnnot_GetFlags(one) & raw.FPDF_ANNOT_FLAG_HIDDEN
-        if is_box and is_shown and raw.FPDFAnnot_GetRect(one, box):
-            mark = "\u2612" if raw.FPDFAnnot_IsChecked(page.formenv, one) else "\u2610"
-            found.append((mark, (box.left, box.bottom, box.right, box.top)))
-            raw.FPDFPage_RemoveAnnot(page, number)
-        raw.FPDFPage_CloseAnnot(one)
-    return found
-
-
-def read_page(page: Any, boxes: Sequence[tuple[str, tuple[float, ...]]] = ()) -> Page:
+def read_page(page: Any) -> Page:
     """Return the text of a page of pypdfium2.
 
     Raises:
@@ -137,8 +124,39 @@ def read_page(page: Any, boxes: Sequence[tuple[str, tuple[float, ...]]] = ()) ->
     rules = [*_rules(page, level)]
     horizontals = [rule for rule in rules if rule.y0 == rule.y1]
     verticals = [rule for rule in rules if rule.x0 == rule.x1]
-    segments = [*_segments(words, verticals), *(Segment(mark, *level(*at), False) for mark, at in boxes)]
-    return Page(width, height, segments, horizontals, verticals, skew=skew)
+    fields = (Segment(text, *level(*edges), False) for text, edges in _fields(page))
+    return Page(width, height, [*_segments(words, verticals), *fields], horizontals, verticals, skew=skew)
+
+
+def _fields(page: Any) -> Iterator[tuple[str, tuple[float, float, float, float]]]:
+    """Yield the values of form fields, and check boxes as characters, with left, bottom, right and top edge.
+
+    Not by ``FPDFPage_Flatten``, which ends the process on some damaged forms (pdfium 159.0.8149).
+    """
+    from pypdfium2 import raw
+
+    box = raw.FS_RECTF()
+    for number in range(min(raw.FPDFPage_GetAnnotCount(page), _MAX_OBJECTS) if page.formenv else 0):
+        one = raw.FPDFPage_GetAnnot(page, number)
+        is_shown = not raw.FPDFAnnot_GetFlags(one) & raw.FPDF_ANNOT_FLAG_HIDDEN
+        if is_shown and raw.FPDFAnnot_GetRect(one, box) and (text := _field(page.formenv, one)):
+            bottom = max(box.bottom, box.top - _FIELD_LINE)
+            yield text, (box.left, bottom, box.right, box.top)
+        raw.FPDFPage_CloseAnnot(one)
+
+
+def _field(forms: Any, annotation: Any) -> str:
+    from pypdfium2 import raw
+
+    kind = raw.FPDFAnnot_GetFormFieldType(forms, annotation)
+    if kind in _BOX_FIELDS:
+        return "\u2612" if raw.FPDFAnnot_IsChecked(forms, annotation) else "\u2610"
+    if kind not in _TEXT_FIELDS or raw.FPDFAnnot_GetFormFieldFlags(forms, annotation) & _PASSWORD:
+        return ""
+    size = raw.FPDFAnnot_GetFormFieldValue(forms, annotation, None, 0)
+    value = (ctypes.c_ushort * (size // 2))()
+    raw.FPDFAnnot_GetFormFieldValue(forms, annotation, value, size)
+    return " ".join(bytes(value).decode("utf-16-le", "replace").replace("\0", " ").split())
 
 
 def _quarter_turn(words: Sequence[Segment]) -> float:
