@@ -1,7 +1,4 @@
-"""An in-memory server of the HTTP API with scripted faults, for the web page's tests.
-
-An answer is a script of steps; see ``answer_script``.
-"""
+"""An in-memory server of the HTTP API with scripted faults and answers, for the web page's tests."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -37,6 +34,8 @@ class StubApi:
     """Error of a file's ingestion, by file name."""
     ingestion_gate: asyncio.Event = field(default_factory=asyncio.Event)
     """While cleared, jobs stay at the embedding stage."""
+    upload_gate: asyncio.Event = field(default_factory=asyncio.Event)
+    """While cleared, jobs begin, but uploads get no response."""
     api_key: str | None = None
     streams: dict[str, PlayedAnswer] = field(default_factory=dict)
     """Answers that can be resumed, by the id in their ``meta``."""
@@ -65,6 +64,7 @@ class StubApi:
 
     def __post_init__(self) -> None:
         self.ingestion_gate.set()
+        self.upload_gate.set()
         self.search = StubSearch(self.documents)
 
     def add_collection(self, name: str) -> Json:
@@ -187,6 +187,7 @@ class StubApi:
             items.append({"source": part.filename, "status": "queued", "stage": None, "text": text})  # type: ignore[union-attr]  # as above
         job = {"id": uuid4().hex, "collection_id": request.match_info["id"], "status": "queued"}
         self.jobs[job["id"]] = job | {"stage": None, "error": None, "documents": items, "polls": 0}
+        await self.upload_gate.wait()
         return web.json_response(_public(self.jobs[job["id"]]), status=202)
 
     async def _list_jobs(self, request: web.Request) -> web.Response:

@@ -132,6 +132,20 @@ async def test_upload_is_polled_until_each_file_completes_or_fails(stub: StubApi
     assert stub.requests.count(f"GET /v1/jobs/{next(iter(stub.jobs))}") == question  # polling has ended
 
 
+async def test_upload_without_a_response_yet_is_shown_once(stub: StubApi, visit: Visit) -> None:
+    stub.add_collection("travel")
+    stub.upload_gate.clear()
+    page = await visit(stub.url)
+    await page.set_input_files("#files", [file("a.md")])
+    rows, picker = page.locator("#uploads li"), page.get_by_label("Collection", exact=True)
+    await expect(rows).to_have_count(1)
+    await picker.select_option("travel")
+    async with page.expect_response(lambda response: "/v1/jobs?collection_id=c1" in response.url):
+        await picker.select_option("handbook")  # looks for running jobs, and finds that of the upload
+    stub.upload_gate.set()
+    await expect(rows).to_have_text(["a.mdAdded, 3 passages"])
+
+
 async def test_running_job_is_shown_again_after_reload(stub: StubApi, visit: Visit) -> None:
     stub.ingestion_gate.clear()
     page = await visit(stub.url)

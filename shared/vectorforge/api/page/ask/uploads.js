@@ -56,7 +56,7 @@ const uploads = {
     }
   },
 
-  /** Polls a job until it ends: often while it moves, rarely while it does not. */
+  /** Polls a job until it ends: often while it moves. */
   async watch(job, batch) {
     for (let delay = 300, failures = 0, last = ""; ;) {
       const items = job.documents ?? [], over = ["succeeded", "partial", "failed"].includes(job.status);
@@ -81,12 +81,14 @@ const uploads = {
     if (batch[0]?.collectionId === state.collectionId) await documents.load();
   },
 
-  /** Jobs that were running when the page was opened are watched too. */
+  /** Watches jobs that run already. */
   async resumeJobs() {
     const { collectionId } = state;
     if (!collectionId) return;
     try {
-      const { jobs } = await getJson(url`/v1/jobs?collection_id=${collectionId}&limit=20`), watched = new Set(this.list.map((one) => one.jobId));
+      const { jobs } = await getJson(url`/v1/jobs?collection_id=${collectionId}&limit=20`);
+      while (this.list.some((one) => one.blob)) await pause(300);  // may be their jobs
+      const watched = new Set(this.list.map((one) => one.jobId));
       for (const { id, status } of jobs) {
         if (!["queued", "running"].includes(status) || watched.has(id)) continue;
         const job = await getJson(url`/v1/jobs/${id}`);
@@ -94,7 +96,7 @@ const uploads = {
         this.list.push(...batch);
         this.watch(job, batch);
       }
-    } catch { /* an extra; the documents list shows any real problem */ }
+    } catch { /* the list shows any real problem */ }
   },
 };
 
