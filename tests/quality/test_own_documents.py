@@ -42,7 +42,7 @@ IN_ANSWERS = 0.82
 CITED = 0.64
 REFUSED = 0.95
 FIRST = 0.78
-"""Share of the judged answers that begin with the wanted sentence: 0.83 on 2026-11-29; the goal is 0.85."""
+"""Share of the judged answers that begin with the wanted sentence: 0.82 on 2026-11-29; the goal is 0.85."""
 
 GROUNDED = {"refusal": 0.75, "correction": 0.85, "disagreement": 0.7}
 """Bounds without a model; .83 of 24, .94 of 16 and 1 of 8 on 2026-11-29."""
