@@ -2,7 +2,7 @@
 
 import sys
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -11,6 +11,8 @@ from uuid import UUID
 
 Vector: TypeAlias = Sequence[float]
 """An embedding: finite floats, length = the collection's dimension."""
+Compare: TypeAlias = Callable[[str, Sequence[tuple[str, str]]], Awaitable[Sequence[float]]]
+"""Query, pairs of (heading, sentence) -> how near each is to the query, -1 to 1, in the same order."""
 
 _EXPONENT_BYTE: Final = slice(3 if sys.byteorder == "little" else 0, None, 4)
 _BELOW_2_41: Final = bytes(byte for byte in range(256) if byte & 127 < 84)

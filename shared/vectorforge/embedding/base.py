@@ -21,14 +21,11 @@ from vectorforge.errors import (
 )
 from vectorforge.health import ComponentHealth, HealthChecker
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
-from vectorforge.types import Vector, has_ordinary_length
+from vectorforge.types import Compare, Vector, has_ordinary_length
 from vectorforge.vendors.resilience import RetryBudget, with_retries
 
 Batch: TypeAlias = Sequence[tuple[int, str]]
 """Pairs of (position among the caller's texts, text)."""
-
-Compare: TypeAlias = Callable[[str, Sequence[tuple[str, str]]], Awaitable[Sequence[float]]]
-"""Query, pairs of (heading, sentence) -> how near each is to the query, -1 to 1, in the same order."""
 
 
 class ModelTraits(NamedTuple):

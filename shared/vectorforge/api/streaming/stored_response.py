@@ -112,7 +112,8 @@ async def resumable_response(
 class StoredResponse:
     """Recorder of an answer for replay, attached to the request state; the caller has claimed its key.
 
-    An answer of more than ``max_bytes`` is not stored.
+    It is the store of its own buffer (``AnswerStreams``), since a streamed answer's head is stored with the
+    first events. An answer of more than ``max_bytes`` is not stored.
     """
 
     def __init__(
@@ -121,7 +122,6 @@ class StoredResponse:
         self.stop = StopSignal()
         """Stops the stream on request."""
         self.is_streamed = False
-        self.give_up = answers.give_up
         self._answers = answers
         self._response: ResumableQueryResponse | None = None
         self._head: StreamHead | None = None
@@ -154,6 +154,10 @@ class StoredResponse:
 
     async def open(self, query_id: UUID) -> None:
         """Do nothing: it was opened when its key was claimed."""
+
+    async def give_up(self, query_id: UUID) -> bool:
+        """Mark the answer as lost."""
+        return await self._answers.give_up(query_id)
 
     async def write(
         self, query_id: UUID, batch: EventBatch, state: StreamState = "running"

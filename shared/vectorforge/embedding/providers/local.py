@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
 
-from vectorforge.embedding.base import Compare, EmbeddingProvider, ModelTraits
+from vectorforge.embedding.base import EmbeddingProvider, ModelTraits
 from vectorforge.embedding.providers import minilm
 from vectorforge.errors import ConfigurationError, EmbeddingError, UnknownModelError
 from vectorforge.health import ComponentHealth
-from vectorforge.types import Vector
+from vectorforge.types import Compare, Vector
 
 if TYPE_CHECKING:  # imported on first use, to keep a cold start without a local model short
     from vectorforge.vendors.onnx_models import EmbeddingDescription

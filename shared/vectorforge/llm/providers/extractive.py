@@ -24,14 +24,12 @@ from vectorforge.llm.providers.patterns import (
 from vectorforge.llm.providers.quotations import MAX_LIST_CHARS, following, leads_in, split, together
 from vectorforge.llm.types import Completion, GroundingSource, ProviderCall, ProviderCapability
 from vectorforge.tokens import estimate_tokens
-from vectorforge.types import Vector
+from vectorforge.types import Compare, Vector
 
 logger = logging.getLogger(__name__)
 
 Embed: TypeAlias = Callable[[Sequence[str]], Awaitable[Sequence[Vector]]]
 """Texts -> vectors, in the same order."""
-Compare: TypeAlias = Callable[[str, Sequence[tuple[str, str]]], Awaitable[Sequence[float]]]
-"""As ``vectorforge.embedding.base.Compare``."""
 
 R = TypeVar("R")
 

@@ -140,13 +140,14 @@ def _cells(row: Any, above: Sequence[str], spans: dict[int, int]) -> Iterator[st
     column = 0
     for cell in row.iterchildren(f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
         text = " ".join(_texts(cell))
-        for _ in range(min(_number(cell, "columns-repeated"), _MAX_REPEATED)):
+        for _ in range(min(table_number(cell, "columns-repeated"), _MAX_REPEATED)):
             is_below = local_name(cell).startswith("covered") and spans.get(column, 0) > 0
-            spans[column] = (spans[column] if is_below else _number(cell, "rows-spanned")) - 1
+            spans[column] = (spans[column] if is_below else table_number(cell, "rows-spanned")) - 1
             yield above[column] if is_below and column < len(above) else text
             column += 1
 
 
-def _number(cell: Any, name: str) -> int:
+def table_number(cell: Any, name: str) -> int:
+    """Return an attribute of a table's element such as "columns-repeated"; 1 if it has none."""
     number = cell.get(f"{_TABLE}number-{name}", "1")
     return int(number) if number.isdecimal() and len(number) < 8 else 1

@@ -8,6 +8,7 @@ from zipfile import ZipFile
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.decode import open_member
 from vectorforge.ingestion.extract.readers.number_formats import FormattedNumber, format_number
+from vectorforge.ingestion.extract.readers.opendocument import table_number
 
 
 @dataclass(slots=True)
@@ -39,8 +40,8 @@ _OFFICE: Final = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _GROUPS: Final = (f"{_T}table-row-group", f"{_T}table-column-group")
 _SHOWN: Final = ("float", "percentage", "currency", "time")
 """Types of cells whose text is read; dates are written in ISO 8601, as those of other workbooks."""
-_MAX_ROWS: Final = 1 << 20
-_MAX_COLUMNS: Final = 1 << 14
+MAX_ROWS: Final = 1 << 20
+MAX_COLUMNS: Final = 1 << 14
 
 
 class OdsParts:
@@ -71,11 +72,11 @@ def _sheets(archive: ZipFile) -> Iterator[tuple[str, SheetCells]]:
                 yield element.get(f"{_T}name", ""), cells
                 cells, texts, row, column = SheetCells(), [], 0, 0
             elif element.tag == f"{_T}table-column":
-                end = column + _repeated(element, "columns", _MAX_COLUMNS - column)
+                end = column + min(table_number(element, "columns-repeated"), MAX_COLUMNS - column)
                 cells.columns.update(range(column, end) if _is_hidden(element) else ())
                 column = end
             else:
-                end = row + _repeated(element, "rows", _MAX_ROWS - row)
+                end = row + min(table_number(element, "rows-repeated"), MAX_ROWS - row)
                 found = [*_texts(element, cells.comments, row)]
                 if _is_hidden(element) and len(element):
                     cells.rows.update(range(row, end))
@@ -84,11 +85,6 @@ def _sheets(archive: ZipFile) -> Iterator[tuple[str, SheetCells]]:
                 ]
                 row = end
             element.clear()
-
-
-def _repeated(element: Any, what: str, most: int) -> int:
-    number = element.get(f"{_T}number-{what}-repeated", "1")
-    return min(int(number) if number.isdecimal() and len(number) < 9 else 1, most)
 
 
 def _is_hidden(element: Any) -> bool:
@@ -100,7 +96,7 @@ def _texts(row: Any, comments: dict[tuple[int, int], str], number: int) -> Itera
     """Yield the texts of a row's numbers by column, and add its comments."""
     column = 0
     for cell in row.iterchildren(f"{_T}table-cell", f"{_T}covered-table-cell"):
-        times = _repeated(cell, "columns", _MAX_COLUMNS - column)
+        times = min(table_number(cell, "columns-repeated"), MAX_COLUMNS - column)
         text = _text(cell)
         if text and cell.get(f"{_OFFICE}value-type") in _SHOWN:
             yield from ((at, text) for at in range(column, column + times))

@@ -8,7 +8,7 @@ from zipfile import ZipFile
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.decode import open_member, read_member
 from vectorforge.ingestion.extract.readers.number_formats import BUILT_IN
-from vectorforge.ingestion.extract.readers.sheet_cells import SheetCells
+from vectorforge.ingestion.extract.readers.sheet_cells import MAX_COLUMNS, MAX_ROWS, SheetCells
 from vectorforge.ingestion.extract.readers.xml import parse_xml, relations
 
 _MAIN: Final = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
@@ -16,8 +16,6 @@ _R: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relationship
 _WORKBOOK: Final = "xl/workbook.xml"
 _STYLES: Final = "xl/styles.xml"
 _SHEET: Final = re.compile(r"xl/worksheets/[^/]+\.xml$")
-_MAX_ROWS: Final = 1 << 20
-_MAX_COLUMNS: Final = 1 << 14
 _BLOCK_BYTES: Final = 1 << 18
 """Far more than the longest formula of 8,192 characters."""
 _UNSTORED: Final = re.compile(rb"<c\b[^<>]*>\s*<f\b[^<>]*>(?:[^<]*</f>)?\s*(?:<v\s*/>|<v></v>)?\s*</c>")
@@ -138,13 +136,13 @@ def _is_hidden(attributes: bytes) -> bool:
 
 
 def _columns_of(attributes: bytes) -> range:
-    ends = [min(int(number), _MAX_COLUMNS) for number in _BETWEEN.findall(attributes)]
+    ends = [min(int(number), MAX_COLUMNS) for number in _BETWEEN.findall(attributes)]
     return range(min(ends, default=1) - 1, max(ends, default=0))
 
 
 def _rows_of(area: bytes) -> set[int]:
     found = _FILTERED.search(area)
-    return set(range(int(found[1]) - 1, min(int(found[2] or found[1]), _MAX_ROWS))) if found else set()
+    return set(range(int(found[1]) - 1, min(int(found[2] or found[1]), MAX_ROWS))) if found else set()
 
 
 def _column(letters: bytes) -> int:
