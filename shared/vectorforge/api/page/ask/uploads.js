@@ -70,8 +70,7 @@ const uploads = {
         job = await getJson(url`/v1/jobs/${job.id}`);
         failures = 0;
       } catch (error) {
-        failures += 1;
-        if (failures <= 8 && ![401, 403, 404].includes(error.status)) continue;
+        if (++failures <= 8 && ![401, 403, 404].includes(error.status)) continue;
         this.update(batch.filter((one) => one.state === "working"), { state: "failed", text: T.progressUnknown(error.message) });
         return;
       }
@@ -87,7 +86,7 @@ const uploads = {
     if (!collectionId) return;
     try {
       const { jobs } = await getJson(url`/v1/jobs?collection_id=${collectionId}&limit=20`);
-      while (this.list.some((one) => one.blob)) await pause(300);  // may be their jobs
+      while (this.list.some((one) => one.blob)) await pause(300);  // uploads may have started these jobs
       const watched = new Set(this.list.map((one) => one.jobId));
       for (const { id, status } of jobs) {
         if (!["queued", "running"].includes(status) || watched.has(id)) continue;
