@@ -2,12 +2,14 @@
 
 import asyncio
 import importlib.util
+import inspect
 import json
 import math
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+import threading
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,13 @@ import pytest
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
+from vectorforge.cli.commands.startup import SAMPLE_PARALLEL
 from vectorforge.embedding.providers import minilm
 from vectorforge.embedding.providers.local import LocalEmbeddingProvider
 from vectorforge.errors import ConfigurationError
 from vectorforge.health import HealthChecker
+from vectorforge.ingestion.worker import IngestionWorker
+from vectorforge.types import Vector
 
 SENTENCES = [
     "The cat sits on the mat.",
@@ -260,3 +265,33 @@ def test_registry_import_loads_no_heavy_dependency() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
+
+
+class _HeldBatches(LocalEmbeddingProvider):
+    """Computes a batch of several texts only when it is released."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = threading.Event()
+
+    def embed(self, texts: Sequence[str], model: str) -> Sequence[Vector]:
+        if len(texts) > 1:
+            assert self.released.wait(60)
+        return [[1.0] + [0.0] * (self.vector_length - 1) for _ in texts]
+
+
+async def test_query_does_not_wait_for_batches_of_documents() -> None:
+    provider = _HeldBatches()
+    jobs = inspect.signature(IngestionWorker).parameters["concurrent_jobs"].default
+    batches = [
+        asyncio.create_task(provider.embed_documents([f"first of {number}", f"second of {number}"]))
+        for number in range(max(jobs, SAMPLE_PARALLEL))
+    ]
+    try:
+        await asyncio.sleep(0)  # the batches are ahead of the query
+        assert await asyncio.wait_for(provider.embed_query("Which river?"), 20)
+        assert not any(batch.done() for batch in batches)
+    finally:
+        provider.released.set()
+        await asyncio.gather(*batches)
+        await provider.aclose()

@@ -24,7 +24,7 @@ from vectorforge.ingestion.group import DocumentItem, may_join
 from vectorforge.ingestion.types import DocumentPart, DocumentResult, DocumentStatus, IngestionError
 from vectorforge.types import Collection
 
-PARALLEL_DOCUMENTS = 4
+_PARALLEL = 4
 """Documents in flight, enough to hide the latency of an embedding service."""
 _MAX_REPORTED_FAILURES = 1_000
 _MAX_WARNINGS = 100
@@ -143,9 +143,7 @@ class _Run:
     metadata: Mapping[str, Any]
     summary: IngestSummary
     display: IngestDisplay
-    queue: asyncio.Queue["list[tuple[DocumentPart, _File]] | None"] = field(
-        default_factory=lambda: asyncio.Queue(PARALLEL_DOCUMENTS)
-    )
+    queue: asyncio.Queue["list[tuple[DocumentPart, _File]] | None"]
     """Documents that are embedded together: several small ones, or one larger one."""
 
     async def read(self, files: Sequence[SourceFile]) -> None:
@@ -168,7 +166,7 @@ class _Run:
                 group.append((part, opened))
         if group:
             await self.queue.put(group)
-        for _ in range(PARALLEL_DOCUMENTS):
+        for _ in range(self.queue.maxsize):
             await self.queue.put(None)
 
     async def work(self) -> None:
@@ -208,19 +206,20 @@ async def ingest_files(
     files: Sequence[SourceFile],
     *,
     metadata: Mapping[str, Any] | None = None,
+    parallel: int = _PARALLEL,
 ) -> IngestSummary:
-    """Ingest files, several documents at a time. One that fails does not stop the others.
+    """Ingest files, several documents at a time (``parallel``). One that fails does not stop the others.
 
     When the database is gone, the embedding provider refuses the key, or documents keep failing for want of
     a service, the run stops: see ``IngestSummary.stopped_by``. Stored documents stay.
     """
     summary = IngestSummary(collection)
     with IngestDisplay(terminal, len(files)) as display:
-        run = _Run(session, collection, metadata or {}, summary, display)
+        run = _Run(session, collection, metadata or {}, summary, display, asyncio.Queue(parallel))
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(run.read(files))
-                for _ in range(PARALLEL_DOCUMENTS):
+                for _ in range(parallel):
                     group.create_task(run.work())
         except asyncio.CancelledError:
             stored = summary.counts[DocumentStatus.SUCCEEDED] + summary.counts[DocumentStatus.UNCHANGED]

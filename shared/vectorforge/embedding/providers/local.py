@@ -90,7 +90,7 @@ class LocalEmbeddingProvider(InProcessEmbeddingProvider):
 
     With a folder, its model is the default, and MiniLM remains for the collections that use it. A model reads
     the first tokens of a text (MiniLM 256, about 1,200 characters) and ignores the rest. A text's vector does
-    not depend on the rest of its batch. Two worker threads compute the vectors. The first call of a process
+    not depend on the rest of its batch. Three worker threads compute the vectors. The first call of a process
     loads the model; the very first one with MiniLM builds it (3 s).
 
     Args:
@@ -104,7 +104,7 @@ class LocalEmbeddingProvider(InProcessEmbeddingProvider):
 
     title: ClassVar[str] = "local"
     vector_length: ClassVar[int] = minilm.DIMENSION
-    threads: ClassVar[int] = 2  # a query does not wait for a document's batch
+    threads: ClassVar[int] = 3  # the worker's two jobs, and a query that does not wait for their batches
 
     def __init__(self, *, cache_dir: Path | None = None, folder: Path | None = None, **options: Any) -> None:
         self._described: EmbeddingDescription | None = None
