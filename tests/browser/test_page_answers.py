@@ -169,6 +169,15 @@ async def test_labels_without_source_are_shown_as_text(stub: StubApi, visit: Vis
     )
 
 
+async def test_quoted_rows_are_shown_on_lines_of_their_own(stub: StubApi, visit: Visit) -> None:
+    page = await visit(stub.url)
+    text = "Keys:\nname: list [Context 1]\nname: rotate\nuntil noon [Context 1]"
+    assert await shown(page, stub, text, [{"source_number": 1, "label": "[Context 1]"}]) == (
+        "<p>Keys:<br></br>name: list <button>1</button><br></br>"
+        "name: rotate until noon <button>1</button></p>"
+    )
+
+
 async def test_markdown_subset_is_rendered(stub: StubApi, visit: Visit) -> None:
     page = await visit(stub.url)
     text = (

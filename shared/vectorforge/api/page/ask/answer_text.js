@@ -4,7 +4,7 @@ const LABEL = String.raw`\[\s*(?:(?:Context|Source)s?\s+)?#?\d{1,3}(?:\s*(?:[,;&
 const LINK = String.raw`(?<image>!?)\[(?<label>[^\[\]\n]*)\]\((?<url>[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)(?:\s+"[^"\n]*")?\)|`;
 const inline = (link) => new RegExp(String.raw`(\`+)(?<code>[^\`]|[^\`].*?[^\`])\1(?!\`)|\*\*(?=\S)(?<strong>.+?)\*\*|(?<![\w*])\*(?=[^\s*])(?<i>[^*\n]*[^\s*])\*(?![\w*])|\uE000\d+\.\d+\uE001|` + link + LABEL, "gis");
 const INLINE = inline(""), WITH_LINKS = inline(LINK);
-/** A label that the server has resolved, as it stands in the text until it is drawn. */
+/** A label that the server has resolved, until it is drawn. */
 const RESOLVED = /\uE000(\d+)\.\d+\uE001/g;
 const LONG_LABEL = /\[\s*(?:Context|Source)s?\s+#?\d/i;
 
@@ -77,8 +77,8 @@ function renderBlock({ kind, text }, cite) {
   return el("p", text.split("\n").flatMap((line, index, lines) => [index > 0 && softBreak(cite, line, lines[index - 1]), ...inlineNodes(line.trim(), cite)]));
 }
 
-/** Between two lines: a space where a sentence was only wrapped, as in quotations and documents, else a line break. */
-const softBreak = (cite, next, before) => ((cite.link ? !/( {2}|\\)$/.test(before) : /^\s*\p{Ll}/u.test(next)) ? " " : el("br"));
+/** A space where a sentence was only wrapped, as in quotations and documents, else a line break. */
+const softBreak = (cite, next, before) => ((cite.link ? !/( {2}|\\)$/.test(before) : /^\s*\p{Ll}/u.test(next) && !/[:\]\uE001]$/.test(before)) ? " " : el("br"));
 
 function renderList(text, cite) {
   const stack = [];  // the open lists, each with its indent and its last item
