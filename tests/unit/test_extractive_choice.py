@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.extractive_answers import BILLING, RHINE, answer, quotations
+from tests.support.rag.chunks import make_chunk
+from tests.unit.extractive_answers import BILLING, RHINE, answer, quotations, sources
 from vectorforge.llm.providers.extractive import ExtractiveProvider
 from vectorforge.llm.types import GroundingSource
+from vectorforge.pipeline.citations.check import CitationChecker
 
 THREE_LAYERS = "Three layers isolate tenants:\n\n1. Code.\n2. Statements.\n3. The database.\n"
 
@@ -17,6 +19,55 @@ async def test_further_lead_in_is_quoted_with_its_list() -> None:
     lead = "Three layers isolate tenants: [Source 2]"
     layers = "1. Code. [Source 2]\n2. Statements. [Source 2]\n3. The database. [Source 2]"
     assert text == f"{others} [Source 1] {lead}\n{layers}"
+
+
+RELEASE = (
+    "## Added\n\n- Support for Opera 120.\n\n## Removed in `2.0`\n\n- Support for Internet Explorer 11.\n"
+)
+
+
+async def test_item_without_a_lead_in_is_quoted_below_its_heading() -> None:
+    text = await answer("does it support internet explorer 11", RELEASE, BILLING)
+    first = "Removed in 2.0:\nSupport for Internet Explorer 11. [Source 1]"
+    assert text in (first, f"{first}\n\nAdded:\nSupport for Opera 120. [Source 1]")
+
+
+async def test_row_without_a_lead_in_is_quoted_below_the_heading_above_its_chunk() -> None:
+    table = "| browser | since |\n|---|---|\n| Internet Explorer | 2.0 |\n| Opera | 2.1 |"
+    given = [replace(sources(table)[0], heading="Releases > Why removed?"), sources(RHINE, BILLING)[1]]
+    question = [{"role": "user", "content": "Since when Internet Explorer?"}]
+    text = (await ExtractiveProvider().generate(question, sources=given)).content
+    assert text.startswith("Why removed?\nbrowser: Internet Explorer; since: 2.0 [Source 1]")
+
+
+@pytest.mark.parametrize("heading", ["Removed [1]", "![logo](logo.png)", "Removed " * 20])
+async def test_heading_with_a_label_an_image_or_a_long_text_is_not_quoted(heading: str) -> None:
+    text = await answer("which explorer", f"## {heading}\n\n- Internet Explorer 11.\n", BILLING)
+    assert text == "Internet Explorer 11. [Source 1]"
+
+
+async def test_steps_are_quoted_below_one_heading_and_sentences_below_none() -> None:
+    steps = "## Oil the pump\n\n1. Open the lid of the pump.\n2. Add oil to the pump."
+    text = await answer("How do I oil the pump?", f"{steps}\n\nThe pump needs oil every year.")
+    lines = "Oil the pump:\n1. Open the lid of the pump. [Source 1]\n2. Add oil to the pump. [Source 1]"
+    assert text == f"{lines}\n\nThe pump needs oil every year. [Source 1]"
+
+
+async def test_code_within_steps_is_quoted_below_their_heading() -> None:
+    text = "## Oil the pump\n\n1. Open it:\n\n```sh\npump open\n```\n\n2. Add oil to the pump."
+    steps = "1. Open it: [Source 1]\n```sh\npump open\n```\n[Source 1]\n2. Add oil to the pump. [Source 1]"
+    assert await answer("How do I oil the pump?", text) == f"Oil the pump:\n{steps}"
+
+
+async def test_citation_of_an_item_below_its_heading_is_supported_and_points_to_the_item() -> None:
+    text = await answer("does it support internet explorer 11", RELEASE)
+    checker = CitationChecker("", [make_chunk(RELEASE, start_offset=0)])
+    checker.feed(text)
+    first, *_ = [*checker.citations, *checker.finish()]
+    assert text.startswith("Removed in 2.0:\n")
+    assert first.verdict == "supported"
+    assert RELEASE[first.start_offset : first.end_offset] == "Support for Internet Explorer 11."
+    assert checker.uncited == 0
 
 
 async def test_further_step_is_quoted_with_all_steps_of_a_procedure() -> None:

@@ -158,7 +158,8 @@ def _ranked(text: str, sources: Sequence[GroundingSource]) -> tuple[WeightedQuer
     parts: Parts = {}
     quotable: list[tuple[int, Piece]] = []
     for number, source in enumerate(sources[:_MAX_SOURCES]):
-        for piece in split(source.text[:_MAX_SOURCE_CHARS]):
+        heading = (source.heading or "").rpartition(" > ")[2]
+        for piece in split(source.text[:_MAX_SOURCE_CHARS], heading):
             parts.setdefault((number, piece.part), []).append(piece)
             if not _is_question(piece, text) and not patterns.REFERENCE.fullmatch(piece.text):
                 quotable.append((number, piece))
@@ -275,18 +276,26 @@ def _disagrees(one: Candidate, other: Candidate) -> bool:
 
 
 def _rendered(quotes: Sequence[Quote], sources: Sequence[GroundingSource]) -> list[str]:
-    """Return text and label in turn; all but the sentences of a paragraph on lines of their own."""
+    """Return text and label in turn; all but the sentences of a paragraph on lines of their own.
+
+    Neighboring items and rows under one heading are a paragraph that begins with it.
+    """
     parts: list[str] = []
     steps = sum(piece.kind == "step" for _, piece in quotes)
     last: Quote | None = None
     for quote in quotes:
         source, piece = quote
-        if last is not None:
+        is_same_heading = piece.heading == (last[1].heading if last else "")
+        if last is not None and not is_same_heading:
+            parts.append("\n\n")
+        elif last is not None:
             is_same_block = (last[0], last[1].block) == (source, piece.block)
             goes_on = (is_same_block or last[1].kind == piece.kind == "prose") and _ends_sentence(last[1])
             parts.append(" " if goes_on else "\n")
         # a label within a fence would become part of it
         text = patterns.ITEM.sub("", piece.text) if piece.kind == "step" and steps == 1 else piece.text
+        if piece.heading and not is_same_heading:
+            text = f"{piece.heading}\n{text}"
         parts += [text, ("\n" if piece.kind == "code" else " ") + sources[source].label]
         last = quote
     return parts

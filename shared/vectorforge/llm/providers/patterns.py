@@ -257,6 +257,8 @@ class Piece:
     """First cell of a row, or what an item explains: "dev: ..."."""
     opens: str = ""
     """Heading right above it."""
+    heading: str = ""
+    """Line to quote above a list or table without a lead-in: the heading that it stands under."""
 
 
 @dataclass(frozen=True, slots=True)

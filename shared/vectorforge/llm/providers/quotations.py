@@ -16,6 +16,8 @@ _LONGEST = 500
 """Characters of one quotation."""
 MAX_LIST_CHARS = 700
 """Length of a quoted list with its lead-in."""
+_MAX_HEADING_CHARS = 120
+"""Length of a quoted heading; a longer one is a paragraph."""
 _COLONS = (":", "：")
 _ABBREVIATION = pattern_of(
     r"(?:\b(?:[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Gen|Col|Lt|Sgt|Capt|Rev|Hon|Gov|Sen|Rep|No|Nos|Nr|Fig|Figs|Eq|Sec|"
@@ -146,10 +148,14 @@ def _continues(text: str, after: str) -> bool:
 _FAMILIES = {"item": "list", "step": "list", "header": "row", "indented": "code", "nested": "code"}
 
 
-def split(chunk: str) -> list[Piece]:
+def split(chunk: str, heading: str = "") -> list[Piece]:
     """Return the pieces of a chunk, in order, without headings, rules and pieces with citation labels.
 
     A quoted "[Source 2]" or "[2]" would be read as our own citation.
+
+    Args:
+        chunk: Text of the chunk.
+        heading: Heading above it.
     """
     chunk = _without_comments(chunk)
     blocks = _Blocks()
@@ -158,15 +164,17 @@ def split(chunk: str) -> list[Piece]:
         blocks.add(offset, offset + len(line.rstrip()), line)
         offset += len(line)
     pieces: list[Piece] = []
-    heading, lead, opens, part = "", "", "", 0
+    line, lead, under, opens, part = _heading_line(heading), "", "", "", 0
     last = len(chunk.rstrip())
     for number, block in enumerate(blocks.finish(chunk)):
         text = chunk[block.start : block.end]
         if block.kind == "heading" or (not block.leads_in and _is_title(text, block, chunk, last)):
             heading = opens = text.strip("# \n=-")
+            line = _heading_line(heading)
             continue
         if block.part != part:
             part, lead = block.part, text[-250:] if block.kind == "prose" else ""
+            under = line if _FAMILIES.get(block.kind, block.kind) in ("list", "row") else ""
         for start, end in _spans(chunk, block):
             quoted = _quoted(chunk[start:end], block)
             if len(quoted) < 2 or patterns.LABEL_LIKE.search(quoted):
@@ -177,9 +185,19 @@ def split(chunk: str) -> list[Piece]:
             kind = "code" if quoted.startswith("```") else "prose" if block.kind == "nested" else block.kind
             subject = _subject(quoted, chunk[start:end], block)
             is_fragment = block.kind == "prose" and is_cut
-            pieces.append(Piece(start, end, quoted, before, kind, is_fragment, number, part, subject, opens))
+            pieces.append(
+                Piece(start, end, quoted, before, kind, is_fragment, number, part, subject, opens, under)
+            )
             opens = ""
     return pieces
+
+
+def _heading_line(heading: str) -> str:
+    """Return a heading as a lead-in, or "" if it cannot be quoted."""
+    line = _plain(heading)
+    if not line or len(line) > _MAX_HEADING_CHARS or patterns.LABEL_LIKE.search(line):
+        return ""
+    return line if patterns.QUESTION.search(line) else f"{line.rstrip('.:：。!')}:"
 
 
 def _without_comments(chunk: str) -> str:
