@@ -80,6 +80,32 @@ async def test_further_step_is_quoted_with_all_steps_of_a_procedure() -> None:
     assert text == f"{first}\n{steps}"
 
 
+@pytest.mark.parametrize(
+    ("query", "is_procedure"),
+    [
+        ("Wie kommt Wasser in die Pumpe?", True),
+        ("Wie kann man Wasser in die Pumpe füllen?", True),
+        ("Wie lange dauert es, bis Wasser in der Pumpe ist?", False),
+        ("Wie viel Wasser kommt in die Pumpe?", False),
+        ("Wie hoch steht das Wasser in der Pumpe?", False),
+        ("Comment purger la Pumpe avec Wasser?", True),
+        ("How do I fill the Pumpe with Wasser?", True),
+        ("How much Wasser is in the Pumpe?", False),
+    ],
+)
+async def test_steps_are_quoted_together_only_for_a_procedure(query: str, is_procedure: bool) -> None:
+    steps = "1. Ventil öffnen und warten.\n2. In die Pumpe 3 Liter Wasser füllen.\n3. Deckel schließen.\n"
+    assert ("Deckel schließen." in await answer(query, steps, BILLING)) is is_procedure
+
+
+@pytest.mark.parametrize(
+    "query", ["Wie alt ist der Turm?", "Wie hoch ist der Turm?", "Wie viel Turm ist alt?"]
+)
+async def test_query_for_a_value_prefers_a_sentence_with_a_number(query: str) -> None:
+    text = "Der Turm ist alt und hoch, viel aus Stein. Der Turm ist alt und hoch, viel über 30 Meter."
+    assert (await answer(query, text)).startswith("Der Turm ist alt und hoch, viel über 30 Meter.")
+
+
 async def test_further_sentences_of_a_paragraph_keep_their_order() -> None:
     first = "Leave is 28 days for people who work full time."
     others = "Parental leave has more days. It is announced fifty days before the days of leave."

@@ -52,10 +52,12 @@ STOP_WORDS: Final = ENGLISH_STOP_WORDS | frozenset(
     thế thì trong và vào với vì đã đâu để đó đang ở
     """.split()  # noqa: SIM905
 )
+_MEASURES: Final = "(?:viele?|lange?|alt|weit|groß|hoch|oft|schnell|breit|tief|schwer|teuer)"
+"""German words after "wie" in a query for a value."""
 NUMERIC_QUESTION: Final = pattern_of(
     r"\b(?:how (?:many|much|long|old|far|large|big|tall|high|often|fast|wide|deep)"
     r"|(?:what|which) (?:percent|percentage|number|year|date|day|month|decade|century)|when"
-    r"|wie ?viele?|wann|combien|quand|cu[aá]nd?[nt]?[oa]s?|quant[oiae]|quando)\b",
+    rf"|wie ?{_MEASURES}|wann|combien|quand|cu[aá]nd?[nt]?[oa]s?|quant[oiae]|quando)\b",
     re.IGNORECASE,
 )
 NUMERIC_ANSWER: Final = pattern_of(
@@ -69,7 +71,8 @@ NAME_QUESTION: Final = pattern_of(
     re.IGNORECASE,
 )
 PROCEDURE: Final = pattern_of(
-    r"\b(?:how (?:do|can|should|must|does|is|are|to)|steps?|order|wie|comment|c[oó]mo)\b|如何|怎么",
+    r"\b(?:how (?:do|can|should|must|does|is|are|to)|steps?|order|comment|c[oó]mo)\b|如何|怎么"
+    rf"|\bwie\b(?! {_MEASURES}\b)",
     re.IGNORECASE,
 )
 """Query about a procedure."""
