@@ -77,6 +77,44 @@ async def test_foreign_query_with_common_words_in_a_language_unknown_to_the_mode
     assert (await answer("Chìa khóa được cất ở đâu?", text, provider=provider)) != NO_ANSWER
 
 
+CODES = "| Code | Ursache |\n|---|---|\n| E03 | Tür offen |\n| E05 | Pumpe blockiert |"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "was bedeutet {}",
+        "qué significa {}",
+        "que veut dire {}",
+        "что означает {}?",
+        "{} 是什么意思",
+        "what does {} mean",
+    ],
+)
+async def test_query_for_an_identifier_is_answered_where_a_source_has_it(query: str) -> None:
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0], *([0.2, 0.98] for _ in texts[1:])]  # codes mean nothing to a model
+
+    provider = ExtractiveProvider(embed=embed)
+    for code in ("E05", "e05"):
+        text = await answer(query.format(code), CODES, provider=provider)
+        assert text.startswith("Code: E05; Ursache: Pumpe blockiert [Source 1]")
+    assert await answer(query.format("E99"), CODES, provider=provider) == NO_ANSWER
+    other = "Wie teuer war der Austausch der Bremsen beim Modell {} in München?"
+    assert await answer(other.format("E05"), CODES, provider=provider) == NO_ANSWER
+
+
+async def test_piece_with_the_identifier_precedes_a_nearer_one() -> None:
+    async def compare(query: str, sentences: Sequence[tuple[str, str]]) -> list[float]:
+        return [0.1 if "E05" in one else 0.5 for _, one in sentences]
+
+    provider = ExtractiveProvider(compare=compare)
+    text = await answer(
+        "que veut dire E05", CODES, "Dire la vérité ?\n\nElle veut parler.", provider=provider
+    )
+    assert text.startswith("Code: E05; Ursache: Pumpe blockiert [Source 1]")
+
+
 async def test_comparison_ranks_and_vectors_of_the_best_decide_on_the_refusal() -> None:
     text = "The Rhine is a long river. It takes 1,230 km to the sea. The Rhine is in Europe. "
     text += "Barges use the Rhine. The Rhine rises in the Alps. Castles line the Rhine."

@@ -134,6 +134,8 @@ MARKED_WORD: Final = pattern_of(
 """Word with the vowel signs of Hebrew, Arabic, Indian and south-east Asian scripts."""
 EXACT: Final = pattern_of(r"(?<!\w)[$@#/.-]{0,2}+[^\W_]++(?:[-._/:$]{1,3}+[^\W_]++)++|[$@]\w++")
 """Identifiers, paths and versions, which also count as a whole."""
+IDENTIFIER: Final = pattern_of(r"[^\W\d_]+\d")
+"""Start of a code such as E05; "1960s" is none."""
 SETTING: Final = pattern_of(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 UNSPACED: Final = pattern_of(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
@@ -303,6 +305,7 @@ class WeightedQuery:
         self._idf = {t: math.log(1 + (total - counts[t] + 0.5) / (counts[t] + 0.5)) for t in self.terms}
         self._mass = sum(self._idf.values()) or 1.0
         self._letters = sum(map(_letters, self.terms)) or 1
+        self._identifiers = frozenset(filter(IDENTIFIER.match, self.terms))
         self._words = {word.casefold() for word in WORD.findall(text)}
 
     def coverage(self, words: frozenset[str]) -> float:
@@ -329,6 +332,7 @@ class WeightedQuery:
         if candidate.subject and candidate.subject <= self.terms:
             score += _WEIGHT_KEY + _WEIGHT_SUBJECT * self.coverage(candidate.subject)
         score -= _PENALTY_SHORT * (piece.kind == "prose" and len(piece.text) < _SHORT)
+        score += self._has_identifiers(candidate.terms | candidate.before)
         return score - _PENALTY_FRAGMENT * piece.is_fragment
 
     def _answer_type(self, text: str) -> float:
@@ -354,6 +358,8 @@ class WeightedQuery:
             cosines: Cosines of the query and the first candidates; empty if words alone decide.
         """
         found = [one.terms | one.before for one in ranked]
+        if any(map(self._has_identifiers, found)):
+            return True
         if cosines and ENGLISH_QUERY.search(self.text):
             # Unweighted: a word in every source is the subject, and rarity would give it no weight.
             share = max(len(self.terms & words) for words in found) / len(self.terms)
@@ -363,6 +369,13 @@ class WeightedQuery:
             return (best + anywhere) / 2 + max(cosines) >= _ENOUGH_IN_OTHER_LANGUAGES
         enough = _ENOUGH_IN_OTHER_SCRIPTS if self.needs_words(ranked[0]) else _ENOUGH_WORDS
         return best + anywhere + max(map(self.coverage, found)) >= enough
+
+    def _has_identifiers(self, words: frozenset[str]) -> bool:
+        """Return True if the words have all identifiers of a query with few other words.
+
+        A model knows no codes, and of "was bedeutet E05" no other word, in any language, is in its answer.
+        """
+        return len(self.terms) <= 3 * len(self._identifiers) and self._identifiers <= words
 
     def _share(self, words: Iterable[str]) -> float:
         """Return the share of the query's letters in words that begin as one of these does.
