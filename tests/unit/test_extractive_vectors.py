@@ -87,7 +87,7 @@ CODES = "| Code | Ursache |\n|---|---|\n| E03 | Tür offen |\n| E05 | Pumpe bloc
         "qué significa {}",
         "que veut dire {}",
         "что означает {}?",
-        "{} 是什么意思",
+        "{}是什么意思",
         "what does {} mean",
     ],
 )

@@ -202,6 +202,7 @@ def terms(text: str) -> frozenset[str]:
         if runs := UNSPACED.findall(word):
             pairs = {gram for run in runs for gram in _grams(run)}
             stems |= pairs - STOP_WORDS
+            stems |= set(map(stem, set(UNSPACED.sub(" ", word).split()) - STOP_WORDS))
         else:
             stems.add(stem(word))
     return frozenset(stems)
