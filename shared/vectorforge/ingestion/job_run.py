@@ -57,9 +57,8 @@ class JobRun:
     """Processes claimed jobs.
 
     Args:
-        job_ids: Jobs of one collection that this process has claimed, oldest first. Their documents are
-            stored in this order; several jobs have at most ``MAX_RUN_DOCUMENTS`` together.
-        lease_s: Seconds for which they are claimed.
+        lease: Jobs of one collection, oldest first. Their documents are stored in this order; several jobs
+            have at most ``MAX_RUN_DOCUMENTS`` together.
         others_wait: Returns whether another tenant's job should run next; called between documents.
         turn_s: Seconds before the first call of ``others_wait``, and between calls.
         document_time_s: Seconds after which a stopped document counts as one attempt; one stopped
@@ -69,10 +68,9 @@ class JobRun:
     def __init__(
         self,
         db: TenantDatabase,
-        job_ids: Sequence[UUID],
+        lease: JobLease,
         pipeline: IngestionPipeline,
         *,
-        lease_s: float,
         others_wait: Callable[[], Awaitable[bool]],
         turn_s: float,
         document_time_s: float = float("inf"),
@@ -84,9 +82,9 @@ class JobRun:
         self._turn_ends = time.monotonic() + turn_s
         self._jobs = JobRepository(db)
         self._collections = CollectionRepository(db)
-        self._job_ids = job_ids
+        self._lease = lease
+        self._job_ids = tuple(lease.job_ids)
         self._pipeline = pipeline
-        self._lease = JobLease(self._jobs, job_ids, lease_s)
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Ingest documents until none is left, another job is due, or ``stopping`` is set.
@@ -148,6 +146,7 @@ class JobRun:
         if collection is None:  # deleted with its jobs
             return True
         while not stopping.is_set():
+            self._lease.check()
             items = await self._jobs.next_items(
                 *self._lease.job_ids,
                 limit=MAX_RUN_DOCUMENTS,
@@ -237,6 +236,7 @@ class JobRun:
         """Store a group and report its results; return False if a document is left for later."""
         on_stage = partial(self._enter, items[0])
         in_order = True
+        self._lease.check()  # new documents are stored by the first statement
         async with aclosing(self._pipeline.ingest_group(collection, group, on_stage=on_stage)) as ingested:
             async for results in ingested:
                 self._lease.check()

@@ -18,6 +18,7 @@ from vectorforge.errors import DatabaseError, VectorForgeError, log_unexpected
 from vectorforge.ingestion.embedding_backfill import EmbeddingBackfill
 from vectorforge.ingestion.group import GROUP_SIZE
 from vectorforge.ingestion.job_run import MAX_RUN_DOCUMENTS, JobRun
+from vectorforge.ingestion.lease import JobLease
 from vectorforge.ingestion.pipeline import IngestionPipeline
 
 logger = logging.getLogger(__name__)
@@ -180,6 +181,7 @@ class IngestionWorker:
         return False
 
     async def _run_job(self, dispatcher: JobDispatcher) -> bool:
+        claimed_at = time.monotonic()
         claimed = await dispatcher.claim(self._lease_s)
         if claimed is None:
             await self._analyze(dispatcher, idle=True)
@@ -194,14 +196,14 @@ class IngestionWorker:
         except Exception as exc:  # noqa: BLE001 - the job would fail again
             await self._end(db, claimed.job_id, exc)
             return True
-        following = await JobRepository(db).claim_following(
+        jobs = JobRepository(db)
+        following = await jobs.claim_following(
             claimed.job_id, self._lease_s, documents=MAX_RUN_DOCUMENTS, jobs=GROUP_SIZE
         )
         run = JobRun(
             db,
-            [claimed.job_id, *following],
+            JobLease(jobs, [claimed.job_id, *following], self._lease_s, claimed_at),
             pipeline,
-            lease_s=self._lease_s,
             others_wait=partial(dispatcher.others_wait, claimed.tenant_id),
             turn_s=self._turn_s,
             document_time_s=self._document_time_s,
