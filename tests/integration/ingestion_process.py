@@ -19,8 +19,6 @@ from vectorforge.ingestion.worker import IngestionWorker
 from vectorforge.types import ChunkDraft, DocumentDraft, StoredDocument, Vector
 from vectorforge.vectorstore.pgvector import PgVectorStore
 
-LEASE_S = 1.5
-
 
 class StoppingEmbedder(HashingEmbedder):
     """Waits forever in the middle of the third document, between two of its batches."""
@@ -78,7 +76,7 @@ async def running_worker(url: str, place: str) -> AsyncIterator[None]:
             db = database.for_tenant(tenant)
             return IngestionPipeline(StoppingStore(db), DocumentRepository(db), embeddings, settings)
 
-        worker = IngestionWorker(database, make_pipeline, lease_s=LEASE_S, poll_s=0.1)
+        worker = IngestionWorker(database, make_pipeline, poll_s=0.1)
         worker.start()
         try:
             yield

@@ -113,6 +113,9 @@ class Library:
             process.send_signal(signal.SIGKILL)
             process.wait()
         self.admin.rollback()
+        # A short lease instead would also expire for a slow worker, and three expiries fail a document.
+        self.admin.execute("UPDATE vectorforge.ingestion_jobs SET lease_expires_at = now()")
+        self.admin.commit()
 
     async def _until_it_waits_for_a_lock(self) -> None:
         waiting = (
