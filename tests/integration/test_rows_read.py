@@ -20,7 +20,7 @@ from typer.main import get_command
 
 from tests.integration.rows_read_routes import ROUTE_CASES
 from tests.integration.rows_read_world import CASES as OTHER_CASES
-from tests.integration.rows_read_world import OTHER, TENANT, World, world_of
+from tests.integration.rows_read_world import World, world_of
 from tests.support.http.live_api import add_documents
 from tests.support.postgres.databases import own_database
 from tests.support.postgres.grown_tenant import grow
@@ -216,28 +216,6 @@ async def test_rows_read_by_requests_are_independent_of_the_tenants_rows(
     assert not any(rows > SLACK for index, rows in of_stores.items() if index.startswith("documents"))
     assert unmeasured == UNMEASURED.keys()
     assert uncalled == UNCALLED.keys()
-
-
-async def test_cache_lookup_of_a_tenant_that_the_planner_does_not_know_reads_few_rows(
-    postgres_server: EmbeddedPostgres,
-) -> None:
-    """The statistics are those before the tenant had any rows."""
-    with own_database(postgres_server.migrator_url) as owner_url:
-        name = conninfo_to_dict(owner_url)["dbname"]
-        for plan in LARGE_TABLES:
-            execute(owner_url, f"ALTER DATABASE {name} SET {plan} = off")
-        async with world_of(owner_url) as world:
-            collections = dict(big_collections(owner_url))
-            for table in ("cached_embeddings", "cached_answers"):
-                execute(owner_url, f"ALTER TABLE vectorforge.{table} SET (autovacuum_enabled = off)")
-            grow(owner_url, OTHER, collections[OTHER], 1, MANY)
-            execute(owner_url, "ANALYZE vectorforge.cached_embeddings, vectorforge.cached_answers")
-            grow(owner_url, TENANT, collections[TENANT], 1, MANY)
-            before = rows_read(owner_url)
-            await CASES["query"](world)
-            read = rows_read(owner_url)
-    read.subtract(before)
-    assert sum(rows for index, rows in read.items() if index.startswith("cached_")) < SLACK, read
 
 
 async def test_log_writer_reads_few_tombstones_with_plans_of_small_tables(
