@@ -61,6 +61,8 @@ def location_text(locations: Sequence[Location]) -> str:
 
 EXACT_SCAN_LIMIT: Final = 10_000
 """Vectors of 384 dimensions up to which a search compares all; times: docs/results/performance.md."""
+ROW_VERSION: Final = "_row_version"
+"""Metadata field with the state of a database row, stored with its document only and shown nowhere."""
 
 
 class DistanceMetric(StrEnum):

@@ -111,6 +111,13 @@ async def test_table_rows_become_documents_with_metadata(shop: Shop) -> None:
     assert best.chunk.text == "The body of article 17"
     assert best.chunk.metadata["price"] == 17.5
     assert best.chunk.metadata["details"] == {"colour": "red"}
+    services = shop.session.services
+    document = await services.documents.find_by_id(best.chunk.document_id)
+    cited = await services.documents.chunk(best.chunk.id)
+    file = await services.files.find(best.chunk.document_id)
+    for shown in (best.chunk, cited.chunk if cited else None, document, file):
+        assert shown is not None
+        assert shown.metadata.keys() - {"language"} == {"price", "tags", "details", "shop"}
 
 
 # Short rows share requests to the model
@@ -210,7 +217,7 @@ async def test_arbitrary_select_query_is_ingested(shop: Shop) -> None:
             "22012",
         ),
         ({"query": "SELECT id, id, body FROM articles"}, "'id' is ambiguous"),
-        ({"metadata_column": ["row_version"]}, "reserved for VectorForge"),
+        ({"metadata_column": ["_row_version"]}, "reserved for VectorForge"),
         ({"dsn": "env:NOT_SET_ANYWHERE"}, "no variable 'NOT_SET_ANYWHERE'"),
     ],
 )

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any
 
 from vectorforge.config import IngestionSettings
 from vectorforge.errors import InvalidInputError, VectorForgeError
@@ -17,10 +17,8 @@ from vectorforge.ingestion.extract.decode import clean, clean_json, replaced_war
 from vectorforge.ingestion.language import with_language
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.types import MAX_SOURCE_CHARS, DocumentResult, ExtractedDocument
-from vectorforge.types import Collection
+from vectorforge.types import ROW_VERSION, Collection
 
-ROW_VERSION: Final = "row_version"
-"""Metadata field of a row's document with the state of the row."""
 _MAX_NAME_CHARS = 200
 
 
@@ -143,7 +141,7 @@ class RowIngestion:
         self._made_with = hashlib.sha256(json.dumps(decisive, default=str).encode()).hexdigest()[:16]
 
     def version_of(self, updated: Any) -> str | None:
-        """Return the ``row_version`` for a time of change; None if the rows have no such column."""
+        """Return the ``ROW_VERSION`` for a time of change; None if the rows have no such column."""
         return None if updated is None else f"{self._made_with} {_text(updated)}"
 
     async def ingest(

@@ -14,8 +14,8 @@ from vectorforge.cli.session import Session
 from vectorforge.cli.terminal import Terminal
 from vectorforge.db.source_rows import SourceRows, table_query
 from vectorforge.errors import InvalidInputError
-from vectorforge.ingestion.rows import ROW_VERSION, RowIngestion, RowMapping
-from vectorforge.types import Collection
+from vectorforge.ingestion.rows import RowIngestion, RowMapping
+from vectorforge.types import ROW_VERSION, Collection
 
 _BATCH = 100
 """Rows read at a time, limited because their texts are in memory."""

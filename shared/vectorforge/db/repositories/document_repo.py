@@ -10,11 +10,11 @@ from uuid import UUID
 
 from vectorforge.db.repositories.paging import SqlCondition, checked_page
 from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.types import Chunk, Location, StoredDocument
+from vectorforge.types import ROW_VERSION, Chunk, Location, StoredDocument
 
-DOCUMENT_COLUMNS = """
-id, collection_id, source, title, media_type, metadata, version, chunk_count, size_chars,
-created_at, updated_at
+DOCUMENT_COLUMNS = f"""
+id, collection_id, source, title, media_type, metadata - '{ROW_VERSION}' AS metadata, version, chunk_count,
+size_chars, created_at, updated_at
 """
 _CHUNK_COLUMNS = """
 id, document_id, ordinal AS index, text, start_offset, end_offset, token_count, heading, metadata,

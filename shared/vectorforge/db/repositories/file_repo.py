@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 from vectorforge.db.repositories.paging import CursorPage, Page, SqlCondition
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import ConflictError, NotFoundError
+from vectorforge.types import ROW_VERSION
 
 MAX_WAITING_FILES: Final = 1_000
 """Files of a tenant that are uploaded and not attached ..."""
@@ -36,11 +37,11 @@ WHERE f.tenant_id = %(tenant_id)s AND NOT f.is_stored
         ELSE i.status IN ('queued', 'running', 'failed') OR i.document_id <> f.id END
     AND NOT EXISTS (SELECT FROM vectorforge.documents d WHERE d.tenant_id = f.tenant_id AND d.id = f.id)
 """
-_DOCUMENTS = """
+_DOCUMENTS = f"""
 SELECT d.id, d.collection_id, f.job_id, d.source, f.filename, coalesce(f.purpose, 'assistants') AS purpose,
     coalesce(f.size_bytes, octet_length(d.text)) AS size_bytes, octet_length(d.text) AS text_bytes,
-    d.created_at, NULL::timestamptz AS expires_at, d.metadata, 'completed' AS status, NULL AS error_code,
-    NULL AS error_message
+    d.created_at, NULL::timestamptz AS expires_at, d.metadata - '{ROW_VERSION}' AS metadata,
+    'completed' AS status, NULL AS error_code, NULL AS error_message
 FROM vectorforge.documents d
 LEFT JOIN vectorforge.uploaded_files f ON f.tenant_id = d.tenant_id AND f.id = d.id
 WHERE d.tenant_id = %(tenant_id)s

@@ -16,7 +16,7 @@ from vectorforge.errors import (
     EmbeddingModelChangedError,
     InvalidInputError,
 )
-from vectorforge.types import ChunkDraft, DocumentDraft
+from vectorforge.types import ROW_VERSION, ChunkDraft, DocumentDraft
 from vectorforge.vectorstore.validation import MAX_HALF, check_text, checked_profile, single_precision
 
 _MAX_SOURCE_LENGTH: Final = 2_000
@@ -65,13 +65,12 @@ def prepare(document: DocumentDraft, chunks: Sequence[ChunkDraft]) -> tuple[str,
     """
     _check_document(document, chunks)
     metadata = _storable_metadata(document.metadata, field="metadata")
+    inherited = {name: value for name, value in document.metadata.items() if name != ROW_VERSION}
     prepared = [
         PreparedChunk(
             draft=draft,
-            metadata=_storable_metadata(
-                {**document.metadata, **draft.metadata}, field=f"chunks[{position}].metadata"
-            )
-            if draft.metadata
+            metadata=_storable_metadata({**inherited, **draft.metadata}, field=f"chunks[{position}].metadata")
+            if draft.metadata or len(inherited) < len(document.metadata)
             else metadata,
             locations=_encode(list(draft.locations)),
             vector=None
