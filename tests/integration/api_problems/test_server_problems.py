@@ -54,6 +54,16 @@ async def test_client_that_sends_an_oversize_body_first_reads_the_reason(client:
     check_problem(await client.post(RAG, content=b"x" * 20_000_000), 413, "body_too_large")
 
 
+@pytest.mark.parametrize(
+    ("path", "status", "code"), [(RAG, 401, "unauthenticated"), ("/health", 413, "body_too_large")]
+)
+async def test_client_without_a_key_that_sends_an_oversize_body_first_reads_the_reason(
+    api: LiveApi, path: str, status: int, code: str
+) -> None:
+    async with api.client(None) as client:
+        check_problem(await client.post(path, content=b"x" * 20_000_000), status, code)
+
+
 @pytest.mark.parametrize(("path", "status"), [(RAG, 401), ("/health", 413)])
 async def test_oversize_body_without_a_key_is_not_read(api: LiveApi, path: str, status: int) -> None:
     sent: list[int] = []

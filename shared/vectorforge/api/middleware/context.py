@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from vectorforge.api.middleware.guards import JSON_BODY_BYTES, declared_bytes
+from vectorforge.api.middleware.guards import JSON_BODY_BYTES, declared_bytes, discard
 from vectorforge.api.problems import error_response, route_not_found
 from vectorforge.api.request_state import (
     PUBLIC_PATHS,
@@ -41,6 +41,8 @@ _INTERNAL_ERROR: Final = 500
 _HEADERS: Final = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
 """Headers of every response; no route sets them itself."""
 _MINUTE_S, _DAY_S = 60, 86_400
+_LINGERING_BYTES: Final = 2 * JSON_BODY_BYTES
+"""Largest body that is read after the rejection of a client without a key, so that it can read the reason."""
 _ERROR_MARGIN_S = 1.0
 """Seconds reserved for the error response."""
 
@@ -115,6 +117,9 @@ class RequestContext:
             TRACE_PARENT.reset(parent_token)
 
     async def _respond(self, state: RequestState, scope: Scope, receive: Receive, send: Send) -> None:
+        declared = declared_bytes(scope)
+        may_linger = JSON_BODY_BYTES < declared <= _LINGERING_BYTES and "expect" not in Headers(scope=scope)
+
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 state.status = message["status"]
@@ -123,15 +128,15 @@ class RequestContext:
                 names = [name for name, _ in headers]
                 if b"cache-control" not in names:
                     headers.append((b"cache-control", b"no-store"))
-                if (
-                    state.status >= 400
-                    and b"connection" not in names
-                    and declared_bytes(scope) > JSON_BODY_BYTES
-                ):
+                if state.status >= 400 and b"connection" not in names and declared > JSON_BODY_BYTES:
                     headers.append((b"connection", b"close"))  # else the server would read all of the body
                 admission = state.admission
                 if admission is not None and admission.state is not None:
                     headers.extend(limit_headers(admission.state))
+            elif may_linger and state.principal is None and not message.get("more_body"):
+                await send({**message, "more_body": True})
+                await discard(receive)
+                message = {"type": "http.response.body"}
             await send(message)
 
         try:

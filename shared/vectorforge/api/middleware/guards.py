@@ -136,7 +136,7 @@ def declared_bytes(scope: Scope) -> int:
     return int(declared[:20]) if declared.isdecimal() else 0
 
 
-async def _discard(receive: Receive) -> None:
+async def discard(receive: Receive) -> None:
     """Read a body, since clients that send it whole before they read would see a reset connection instead."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_STALL_S):
@@ -148,7 +148,7 @@ class BodyLimit:
     """Counts the body while it arrives, and stops reading at the limit (413) or when it is too slow (408).
 
     A body may take ``timeout_s`` seconds, plus one for every 16 KiB. What is over the limit is discarded for
-    authenticated clients only.
+    authenticated clients; ``RequestContext`` reads less for others.
     """
 
     def __init__(self, app: ASGIApp, *, max_bytes: int, timeout_s: float) -> None:
@@ -168,7 +168,7 @@ class BodyLimit:
             state = RequestState.of(scope)
             waits = "expect" in Headers(scope=scope)
             if state.principal is not None and declared <= _DISCARDED_BYTES and not waits:
-                await _discard(receive)
+                await discard(receive)
             response = http_problem(413, detail, state=state, headers={"Connection": "close"})
             await response(scope, receive, send)
             return
