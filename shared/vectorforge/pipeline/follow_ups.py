@@ -18,13 +18,17 @@ _READ_CHARS = 2_000
 _TURNS = 3
 """Latest turns of the user that may expand a query, besides the first one."""
 _TURN_CHARS = 200
+"""Start of a turn, and of the answer that a query is compared with: a long one has a word of any query."""
 _TURN_WORDS = 6
-"""Words of one turn for the search by words: more would outweigh the query's own."""
+"""Content words of one turn: more would outweigh the query's own."""
+_ANSWER_WORDS = 4
+"""Content words of the last answer: more would find the chunk that it quotes again."""
 _FEW_WORDS = 3
 """Words, and characters of a script without spaces, of a query too short to stand alone."""
 _FEW_CHARS = 6
 _FEW_CONTENT_WORDS = 2
-"""Content words of a query that may leave its subject out without pointing at it: "Can speed be limited?"."""
+"""Content words of a query that may leave its subject out without pointing at it: "Can speed be limited?".
+A pointing one has one more. A longer one may point at its own words: "What is NAT, and how is it set?"."""
 
 _POINTERS = frozenset(
     """
@@ -125,14 +129,12 @@ def stands_alone(query: str) -> bool:
 class Expansion:
     """Parts of earlier turns that a follow-up query is searched for with."""
 
-    turns: str
-    """Turns of the user, latest first."""
     words: str
-    """Their first content words that the query does not have."""
+    """First content words of the turns that the query does not have, of the latest turn first."""
     is_related: bool
     """True if the query points at earlier turns or shares a word with them; else its subject may be new, and
     only the search by words uses them."""
-    answer_words: str = ""
+    answer_words: str
     """First content words of the last answer, for the search by words only: a quotation chosen by them would
     repeat the answer."""
 
@@ -141,38 +143,34 @@ class Expansion:
         """Words that the search by words counts less than the query's own."""
         return f"{self.words} {self.answer_words}".rstrip()
 
-    @property
-    def added(self) -> str:
-        """Text that is searched for besides the query; may be empty."""
-        return self.turns if self.is_related else self.words
-
 
 def expand(query: str, messages: Sequence[HistoryMessage]) -> Expansion | None:
     """Return what expands a query; None without an earlier turn of the user.
 
-    The turns are the latest one and those before it, back to one that stands alone, and the first turn, which
-    often names the subject of all: at most four.
+    The turns are the latest one and those before it, back to one that stands alone, and the first one that
+    does, which often names the subject of all: at most four.
 
     Args:
         query: The query.
         messages: Earlier messages of user and assistant, oldest first.
     """
     earlier = [message.content[:_READ_CHARS] for message in messages if message.role == "user"]
-    turns = list(dict.fromkeys(" ".join(t.split())[:_TURN_CHARS] for t in [*_latest(earlier), *earlier[:1]]))
-    if not any(turns):
+    if not any(map(str.split, earlier)):
         return None
+    first = next(filter(stands_alone, earlier), earlier[0])
+    turns = dict.fromkeys(text[:_TURN_CHARS] for text in (*_latest(earlier), first))
     last = messages[-1]
-    answer = last.content[:_READ_CHARS] if last.role == "assistant" else ""
+    answer = LABEL_LIKE.sub(" ", last.content[:_READ_CHARS]) if last.role == "assistant" else ""
     seen = set(terms(query[:_READ_CHARS]))
     words = [word for turn in turns for word in _new_words(turn, seen)]
-    is_related = _is_related(query, [*earlier[-_TURNS:], answer])
-    answered = "" if answer.startswith(NO_ANSWER) else LABEL_LIKE.sub(" ", answer)
-    return Expansion(" ".join(turns), " ".join(words), is_related, " ".join(_new_words(answered, seen)))
+    is_related = _is_related(query, [*earlier[-_TURNS:], answer[:_TURN_CHARS]])
+    answered = "" if answer.startswith(NO_ANSWER) else answer
+    return Expansion(" ".join(words), is_related, " ".join(_new_words(answered, seen, _ANSWER_WORDS)))
 
 
-def _new_words(text: str, seen: set[str]) -> list[str]:
+def _new_words(text: str, seen: set[str], limit: int = _TURN_WORDS) -> list[str]:
     """Return the first content words with terms that are not in ``seen``, and add these."""
-    words = [word for word, found in _content(text) if not found <= seen][:_TURN_WORDS]
+    words = [word for word, found in _content(text) if not found <= seen][:limit]
     seen.update(*map(terms, words))
     return words
 
@@ -187,7 +185,7 @@ def _latest(earlier: Sequence[str]) -> Iterator[str]:
 
 def _is_related(query: str, texts: Iterable[str]) -> bool:
     own = [found for _, found in _content(query[:_READ_CHARS])]
-    if len(own) <= _FEW_CONTENT_WORDS or not stands_alone(query):
+    if len(own) <= _FEW_CONTENT_WORDS + (not stands_alone(query)):
         return True
     known = frozenset[str]().union(*map(terms, texts))
     return any(found & known for found in own)

@@ -147,17 +147,15 @@ class QueryRun:
             )
 
     def expand(self, expansion: Expansion | None) -> None:
-        """Search for the query with earlier turns, and report it; None or without words: as it is."""
-        if expansion is None or not expansion.added:
-            return
-        self.expansion, self.rewritten_query = expansion, f"{self.search_text} {expansion.added}"
+        """Search for the query with words of earlier turns, and report it; without words: as it is."""
+        if expansion is not None and expansion.words:
+            self.expansion, self.rewritten_query = expansion, f"{self.search_text} {expansion.words}"
 
     @property
     def quoted_query(self) -> str:
-        """Text by which sentences are chosen for a quoted answer."""
-        if self.expansion is None:
-            return self.rewritten_query or self.search_text
-        return f"{self.search_text} {self.expansion.words}" if self.expansion.is_related else self.search_text
+        """Text whose vector is searched for, and by which sentences are chosen for a quoted answer."""
+        is_new = self.expansion is not None and not self.expansion.is_related
+        return self.search_text if is_new else self.rewritten_query or self.search_text
 
     @property
     def preset(self) -> Preset:

@@ -214,9 +214,8 @@ class QuerySteps:
 
     def _request(self, run: QueryRun) -> RetrievalRequest:
         config, expansion = run.config, run.expansion
-        is_new = expansion is not None and not expansion.is_related
         return RetrievalRequest(
-            run.search_text if is_new else run.rewritten_query or run.search_text,
+            run.quoted_query,
             run.collection_id,
             config.top_k,
             config.filters,
