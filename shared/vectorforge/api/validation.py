@@ -10,6 +10,7 @@ _JSON_TERMS = (
     ("valid tuple", "valid list"),
     ("Tuple should", "List should"),
     ("Dictionary should", "Object should"),
+    (" after validation", ""),
 )
 _CHUNK_COUNTS = {"k", "top_k", "n_results"}
 """Names of the number of chunks, one on each API surface."""
