@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from vectorforge.llm.providers.extractive import NO_ANSWER
-from vectorforge.llm.providers.patterns import LABEL_LIKE, WORD, terms
+from vectorforge.llm.providers.patterns import ENGLISH_QUERY, LABEL_LIKE, WORD, terms
 from vectorforge.patterns import pattern_of
 from vectorforge.pipeline.types import HistoryMessage
 
@@ -77,12 +77,13 @@ _OPENING = pattern_of(
     re.IGNORECASE,
 )
 _REFERENCE = pattern_of(
-    r"\b(?:that|there|one|das|der|die)\s*(?:$|[?.!,;:])"
+    r"\b(?:that|there|one)\s*(?:$|[?.!,;:])"
     r"|\b(?:is|are|was|does|do|did|can|could|will|would|should|about|of|for|to|from|with|like|after|before|by)"
     r" that\b(?! (?:the|a|an|is|are)\b)"
     r"|\b(?:which|that|this|other|new|old|first|second|last) one\b",
     re.IGNORECASE,
 )
+_GERMAN_REFERENCE = pattern_of(r"\b(?:das|der|die)\s*(?:$|[?.!,;:])", re.IGNORECASE)
 _COMPARISON = pattern_of(
     r"\b(?:better|worse|best|worst|faster|slower|cheaper|smaller|larger|bigger|longer|shorter|newer|older|more"
     r"|less|fewer|different|difference|besser|schlechter|schneller|größer|kleiner|billiger|mehr|weniger"
@@ -121,6 +122,8 @@ def stands_alone(query: str) -> bool:
     if points or (len(words) <= _SUFFIX_WORDS and _ARABIC_SUFFIX.search(text)):
         return False
     if _OPENING.match(text.lstrip("¿¡ ")) or _REFERENCE.search(text) or _COMPARISON.search(text):
+        return False
+    if _GERMAN_REFERENCE.search(text) and not ENGLISH_QUERY.search(text):
         return False
     return len(words) > _FEW_WORDS and sum(1 for _ in _content(text)) > 1
 
@@ -192,8 +195,9 @@ def _is_related(query: str, texts: Iterable[str]) -> bool:
 
 
 def _content(text: str) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield the words that carry meaning, with their terms."""
+    """Yield the words that carry meaning, with their terms. In English, "die" and "war" do."""
+    ignored = _FUNCTION_WORDS - _GERMAN if ENGLISH_QUERY.search(text) else _FUNCTION_WORDS
     for match in _CONTENT_WORD.finditer(text):
         word = match[0]
-        if word.lower() not in _FUNCTION_WORDS and (found := terms(word)):
+        if word.lower() not in ignored and (found := terms(word)):
             yield word, found
