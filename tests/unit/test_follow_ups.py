@@ -132,7 +132,7 @@ def test_only_words_that_the_query_lacks_are_added() -> None:
     [
         ("In the harbor shop of Bergen [Source 1]. It sells kettles [2].", "harbor shop Bergen sells"),
         ("I don't have enough information to answer that question.", ""),
-        (" ".join(f"word{number}" for number in range(9)), "word0 word1 word2 word3"),
+        (" ".join(f"word{number}" for number in range(9)), "word0 word1 word2 word3 word4 word5"),
     ],
 )
 def test_first_words_of_the_last_answer_are_searched_for(answer: str, words: str) -> None:

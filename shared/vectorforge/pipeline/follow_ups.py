@@ -20,9 +20,7 @@ _TURNS = 3
 _TURN_CHARS = 200
 """Start of a turn, and of the answer that a query is compared with: a long one has a word of any query."""
 _TURN_WORDS = 6
-"""Content words of one turn: more would outweigh the query's own."""
-_ANSWER_WORDS = 4
-"""Content words of the last answer: more would find the chunk that it quotes again."""
+"""Content words of one turn, and of the last answer: more would outweigh the query's own."""
 _FEW_WORDS = 3
 """Words, and characters of a script without spaces, of a query too short to stand alone."""
 _FEW_CHARS = 6
@@ -168,12 +166,12 @@ def expand(query: str, messages: Sequence[HistoryMessage]) -> Expansion | None:
     words = [word for turn in turns for word in _new_words(turn, seen)]
     is_related = _is_related(query, [*earlier[-_TURNS:], answer[:_TURN_CHARS]])
     answered = "" if answer.startswith(NO_ANSWER) else answer
-    return Expansion(" ".join(words), is_related, " ".join(_new_words(answered, seen, _ANSWER_WORDS)))
+    return Expansion(" ".join(words), is_related, " ".join(_new_words(answered, seen)))
 
 
-def _new_words(text: str, seen: set[str], limit: int = _TURN_WORDS) -> list[str]:
+def _new_words(text: str, seen: set[str]) -> list[str]:
     """Return the first content words with terms that are not in ``seen``, and add these."""
-    words = [word for word, found in _content(text) if not found <= seen][:limit]
+    words = [word for word, found in _content(text) if not found <= seen][:_TURN_WORDS]
     seen.update(*map(terms, words))
     return words
 
