@@ -52,6 +52,17 @@ def test_values_of_form_fields_follow_their_labels() -> None:
     assert one(form(), "a.pdf").text == f"{values}\n\n\u2612 Send letters."
 
 
+def test_page_of_form_fields_only_is_read() -> None:
+    out = io.BytesIO()
+    canvas = Canvas(out, pagesize=A4)
+    canvas.line(72, 730, 272, 730)
+    canvas.acroForm.textfield(value="Ann Lee", x=72, y=735, width=200, height=18)
+    canvas.acroForm.checkbox(name="paid", x=72, y=700, checked=True, size=14)
+    canvas.save()
+    found = one(out.getvalue(), "a.pdf")
+    assert (found.text, found.warnings) == ("Ann Lee\n\n\u2612", [])
+
+
 def test_passwords_of_forms_are_left_out() -> None:
     out = io.BytesIO()
     canvas = Canvas(out, pagesize=A4)

@@ -56,3 +56,8 @@ def test_comments_follow_their_paragraph_or_table() -> None:
 def test_comment_on_hidden_text_is_left_out() -> None:
     rtf = rb"{\rtf1{\pard Pay {\v secret {\*\atnauthor A}\chatn{\*\annotation Check.}}5 euros.\par}}"
     assert one(rtf, "a.rtf").text == "Pay 5 euros."
+
+
+def test_empty_comment_is_left_out() -> None:
+    rtf = rb"{\rtf1{\pard Pay {\*\atnid A}\chatn{\*\annotation\pard\plain{\chatn }\par}5 euros.\par}}"
+    assert one(rtf, "a.rtf").text == "Pay 5 euros."

@@ -77,7 +77,7 @@ class Page:
     plain: str = ""
     """The text without layout, if the page has too many words; then there are no segments."""
     is_picture: bool = False
-    """True if there is no text, but an image, or so many shapes that they may be letters."""
+    """True if no text but of form fields, and an image, or so many shapes that they may be letters."""
     is_recognized: bool = False
     """True if the text comes from OCR: the heights of letters are estimates."""
     skew: float = 0.0
@@ -113,8 +113,6 @@ def read_page(page: Any) -> Page:
     words = [*_words(text_page, shown)]
     if len(words) > _MAX_WORDS:
         return Page(width, height, [], plain=text_page.get_text_range().replace("\r\n", "\n"))
-    if not words:
-        return Page(width, height, [], is_picture=_is_picture(page))
     skew = _quarter_turn(words)
 
     def level(*edges: float) -> Box:
@@ -125,7 +123,9 @@ def read_page(page: Any) -> Page:
     horizontals = [rule for rule in rules if rule.y0 == rule.y1]
     verticals = [rule for rule in rules if rule.x0 == rule.x1]
     fields = (Segment(text, *level(*edges), False) for text, edges in _fields(page))
-    return Page(width, height, [*_segments(words, verticals), *fields], horizontals, verticals, skew=skew)
+    segments = [*_segments(words, verticals), *fields]
+    is_picture = not words and _is_picture(page)
+    return Page(width, height, segments, horizontals, verticals, is_picture=is_picture, skew=skew)
 
 
 def _fields(page: Any) -> Iterator[tuple[str, tuple[float, float, float, float]]]:

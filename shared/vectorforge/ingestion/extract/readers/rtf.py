@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from vectorforge.errors import ExtractionError
-from vectorforge.ingestion.extract.blocks import Block, Reading, Row, paragraph, table
+from vectorforge.ingestion.extract.blocks import Block, Reading, Row, comment, paragraph, table
 
 _TOKEN: Final = re.compile(r"\\(?:[a-z]+|.)|[{}]", re.IGNORECASE | re.DOTALL)
 _MOVED: Final = re.compile(r"\{\s*(?:\\\*)?\s*\\(footnote|annotation|shp)(?![a-z])")
@@ -14,6 +14,7 @@ _HIDDEN: Final = re.compile(
     rb"(\{(?:\\[a-z]+-?\d* ?)*?)(\\(?:v|deleted)(?![a-z0-9]))(?!(?:\\[a-z]+-?\d*|\s){0,20}\{\\\*\\atn)"
 )  # not the mark of a comment, which may be hidden
 _BEFORE_NOTE: Final = "\ue000"
+_COMMENT: Final = "\ue003"
 _REFERENCE: Final = re.compile("\ue001([0-9]{1,6})\ue002")
 """Private characters, which mark footnotes, comments, text boxes and references to them for striprtf."""
 
@@ -64,7 +65,7 @@ def _with_notes_at_end(markup: str) -> tuple[str, int]:
                 body.append(markup[at : opening.start()])
                 if texts:
                     body.append(f"{{\ue001{len(notes)}\ue002}}")
-                    mark = "Comment: " if opening[1] == "annotation" else ""
+                    mark = _COMMENT if opening[1] == "annotation" else ""
                     notes.append(f"{{{_BEFORE_NOTE}{mark}{' {'.join(texts)}")
                 at, opening = found.end(), None
             elif depth <= 0:
@@ -97,4 +98,5 @@ def _blocks(text: str, notes: Sequence[str]) -> Iterator[Block]:
 
 
 def _notes(found: Sequence[str], notes: Sequence[str]) -> list[Block]:
-    return [paragraph(" ".join(notes[int(one)].split())) for one in found if int(one) < len(notes)]
+    texts = (" ".join(notes[int(one)].split()) for one in found if int(one) < len(notes))
+    return [comment(text[1:]) if text.startswith(_COMMENT) else paragraph(text) for text in texts]
