@@ -1,4 +1,6 @@
-"""The reader of ODT and ODP: comments, and cells merged over rows."""
+"""The reader of ODT and ODP: comments, cells merged over rows, and the order of shapes."""
+
+import pytest
 
 from tests.support.documents import one
 from tests.support.formats.office import opendocument
@@ -88,3 +90,28 @@ def test_comment_on_a_slide_is_marked_as_one() -> None:
         "Comment by Ann Lee: Since when? Ask.",
         "Plan",
     ]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "read"),
+    [
+        pytest.param("one", "two", ["above", "one", "two", "Notes."], id="English"),
+        pytest.param(
+            "\u05e9\u05ea\u05d9\u05dd",
+            "\u05d0\u05d7\u05ea",
+            ["above", "\u05d0\u05d7\u05ea", "\u05e9\u05ea\u05d9\u05dd", "Notes."],
+            id="Hebrew",
+        ),
+    ],
+)
+def test_shapes_of_a_slide_are_read_as_shown(left: str, right: str, read: list[str]) -> None:
+    def shape(text: str, x: str, y: str, width: str = "5cm") -> str:
+        box = f'svg:x="{x}" svg:y="{y}" svg:width="{width}" svg:height="20mm"'
+        return f"<draw:frame {box}><draw:text-box><text:p>{text}</text:p></draw:text-box></draw:frame>"
+
+    notes = "<presentation:notes><text:p>Notes.</text:p></presentation:notes>"
+    shapes = shape(right, "4in", "6.5cm") + shape(left, "10mm", "6.5cm")
+    shapes += shape("above", "1cm", "2cm", "400pt")
+    body = f"<office:presentation><draw:page>{shapes}{notes}</draw:page></office:presentation>"
+    content = opendocument("application/vnd.oasis.opendocument.presentation", body)
+    assert one(content, "a.odp").text.split("\n\n") == ["# Slide 1", *read]

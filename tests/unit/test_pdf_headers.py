@@ -60,7 +60,7 @@ def test_page_of_form_fields_only_is_read() -> None:
     canvas.acroForm.checkbox(name="paid", x=72, y=700, checked=True, size=14)
     canvas.save()
     found = one(out.getvalue(), "a.pdf")
-    assert (found.text, found.warnings) == ("Ann Lee\n\n\u2612", [])
+    assert (found.text, found.warnings) == ("Ann Lee\n\n\u2612", ())
 
 
 def test_passwords_of_forms_are_left_out() -> None:

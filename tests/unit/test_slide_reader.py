@@ -111,6 +111,25 @@ def test_shapes_in_any_drawing_order_are_read_as_shown(places: list[tuple[str, f
     assert words == ["# Slide 1", *sorted(text for text, _, _ in places)]
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "written"),
+    [
+        pytest.param("\u0627\u0644\u0633\u0639\u0631", "\u062e\u0637\u0629 Plus", "", id="Arabic"),
+        pytest.param("Plan", "Price", "1", id="marked"),
+    ],
+)
+def test_shapes_side_by_side_are_read_from_the_right_in_slides_written_so(
+    first: str, second: str, written: str
+) -> None:
+    deck, out = Presentation(), io.BytesIO()
+    slide = deck.slides.add_slide(deck.slide_layouts[6])
+    boxes(slide.shapes, [(second, 1, 2), (first, 5, 2)])
+    for shape in slide.shapes if written else ():
+        shape.text_frame.paragraphs[0]._p.get_or_add_pPr().set("rtl", written)
+    deck.save(out)
+    assert one(out.getvalue(), "a.pptx").text.split("\n\n") == ["# Slide 1", first, second]
+
+
 def test_shapes_of_a_group_stay_together_at_its_place() -> None:
     deck, out = Presentation(), io.BytesIO()
     slide = deck.slides.add_slide(deck.slide_layouts[6])

@@ -130,6 +130,7 @@ _NAMESPACES = " ".join(
         ("table", "table"),
         ("draw", "drawing"),
         ("presentation", "presentation"),
+        ("svg", "svg-compatible"),
     )
 )
 

@@ -1,10 +1,12 @@
 """ODT and ODP, by lxml; ODS is in ``sheets``."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from vectorforge.ingestion.extract.blocks import Block, Reading, Row, comment, heading, item, paragraph, table
 from vectorforge.ingestion.extract.decode import open_archive, read_member
+from vectorforge.ingestion.extract.readers.slides import Box, is_from_right, reading_order
 from vectorforge.ingestion.extract.readers.xml import local_name, parse_xml
 from vectorforge.types import Location
 
@@ -12,6 +14,9 @@ _TEXT: Final = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _TABLE: Final = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _DRAW: Final = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
 _PRESENTATION: Final = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
+_SVG: Final = "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}"
+_LENGTH: Final = re.compile(r"(-?\d{1,6}(?:\.\d{1,9})?)(cm|mm|in|pt)")
+_UNITS: Final = {"cm": 360_000, "mm": 36_000, "in": 914_400, "pt": 12_700}
 _OMITTED: Final = (
     "tracked-changes",
     "forms",
@@ -51,8 +56,29 @@ def read_odp(content: bytes) -> Reading:
         titles = [frame for frame in page if frame.get(f"{_PRESENTATION}class") == "title"]
         name = " ".join(_inline(one) for frame in titles for one in frame.iter(f"{_TEXT}p")).strip()
         blocks.append(heading(name or f"Slide {number}", 1, location))
-        blocks += _blocks([frame for frame in page if frame not in titles], location)
+        blocks += _blocks([frame for frame in _as_shown(page) if frame not in titles], location)
     return Reading(blocks, title or next((block.text for block in blocks), None))
+
+
+def _as_shown(page: Any) -> list[Any]:
+    """Return the parts of a slide in reading order, notes last."""
+    notes = [part for part in page if local_name(part) == "notes"]
+    shapes = [part for part in page if part not in notes]
+    texts = ("".join(found.itertext()) for shape in shapes for found in shape.iter(f"{_TEXT}p"))
+    order = reading_order([*map(_box, shapes)], is_from_right(texts))
+    return [*(shapes[at] for at in order), *notes]
+
+
+def _box(shape: Any) -> Box:
+    if local_name(shape) == "g":
+        inner = [*zip(*filter(None, map(_box, shape)), strict=True)]
+        return (min(inner[0]), min(inner[1]), max(inner[2]), max(inner[3])) if inner else None
+    found = [_LENGTH.fullmatch(shape.get(f"{_SVG}{name}", "")) for name in ("x", "y", "width", "height")]
+    lengths = [round(float(one[1]) * _UNITS[one[2]]) for one in found if one]
+    if len(lengths) < len(found):
+        return None
+    x, y, width, height = lengths
+    return x, y, x + width, y + height
 
 
 def _open(content: bytes) -> tuple[Any, str]:

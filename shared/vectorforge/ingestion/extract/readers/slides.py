@@ -1,9 +1,10 @@
-"""PPTX: titles, text, tables and speaker notes of slides, by lxml."""
+"""PPTX: titles, text, tables and speaker notes of slides, by lxml; the order in which shapes are read."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import permutations
 from typing import Any, Final, TypeAlias
+from unicodedata import bidirectional
 from zipfile import ZipFile
 
 from vectorforge.errors import ExtractionError
@@ -22,7 +23,8 @@ _OMITTED: Final = ("sldNum", "ftr", "dt", "sldImg", "hdr")
 """Placeholders that repeat on every slide."""
 _MAX_OVERLAP: Final = 91_440  # EMU: a tenth of an inch, the usual margin within a text box
 _MAX_ORDERED: Final = 100  # more shapes are read in drawing order
-_Box: TypeAlias = tuple[int, int, int, int] | None  # left, top, right and bottom
+_RIGHT_TO_LEFT_MARK: Final = "\u200f"
+Box: TypeAlias = tuple[int, int, int, int] | None  # left, top, right and bottom
 
 
 def read_pptx(content: bytes) -> Reading:
@@ -51,7 +53,12 @@ def read_pptx(content: bytes) -> Reading:
 def _slide(archive: ZipFile, path: str, location: Location) -> Iterator[Block]:
     root = parse_xml(read_member(archive, path))
     targets = relations(archive, path)
-    shapes = [shape for tree in root.iter(f"{_P}spTree") for shape in _shapes(tree)]
+    from_right = is_from_right(
+        (_RIGHT_TO_LEFT_MARK if found.find(f"{_A}pPr[@rtl='1']") is not None else "")
+        + "".join(part.text or "" for part in found.iter(f"{_A}t"))
+        for found in root.iter(f"{_A}p")
+    )
+    shapes = [shape for tree in root.iter(f"{_P}spTree") for shape in _shapes(tree, from_right)]
     titles = [shape for shape in shapes if _placeholder(shape) in _TITLES]
     title = " ".join(" ".join(text for text, _ in _paragraphs(shape)) for shape in titles).strip()
     yield heading(title or f"Slide {location['slide']}", 1, location)
@@ -71,39 +78,54 @@ def _slide(archive: ZipFile, path: str, location: Location) -> Iterator[Block]:
                 yield paragraph(f"Notes: {text}", location)
 
 
-def _box(shape: Any) -> _Box:
-    """Return the box of a shape, smaller by what may overlap others; None if it has that of its layout."""
+def _box(shape: Any) -> Box:
+    """Return the box of a shape; None if it has that of its layout."""
     found = next(shape.iter(f"{_A}xfrm", f"{_P}xfrm"), shape)
     try:
         x, y, width, height = (int(found.xpath(f"string(*/@{name})")) for name in ("x", "y", "cx", "cy"))
     except ValueError:
         return None
-    across, down = min(width // 8, _MAX_OVERLAP), min(height // 8, _MAX_OVERLAP)
-    return x + across, y + down, x + width - across, y + height - down
+    return x, y, x + width, y + height
 
 
-def _shapes(parent: Any) -> Iterator[Any]:
+def _shapes(parent: Any, from_right: bool) -> Iterator[Any]:
     """Yield the shapes of a slide in reading order, those of a group together."""
     children = [child for child in parent if local_name(child) in _SHAPES]
-    boxes = [*map(_box, children)]
-    for at in _reading_order(boxes) if len(boxes) <= _MAX_ORDERED else range(len(boxes)):
+    for at in reading_order([*map(_box, children)], from_right):
         is_shape = local_name(children[at]) in ("sp", "graphicFrame")
-        yield from [children[at]] if is_shape else _shapes(children[at])
+        yield from [children[at]] if is_shape else _shapes(children[at], from_right)
 
 
-def _reading_order(boxes: Sequence[_Box]) -> Iterator[int]:
-    """Yield the indexes of boxes, each after those above and left of it, with what was drawn next to it."""
+def is_from_right(paragraphs: Iterable[str]) -> bool:
+    """Return True if most paragraphs begin in a script that is written from the right."""
+    kinds = (map(bidirectional, text) for text in paragraphs)
+    first = [next((kind for kind in found if kind in ("L", "R", "AL")), "") for found in kinds]
+    return first.count("R") + first.count("AL") > first.count("L")
+
+
+def reading_order(boxes: Sequence[Box], from_right: bool) -> Iterator[int]:
+    """Yield the indexes of boxes, each after those above and before it, with what was drawn next to it."""
     left, last = [*range(len(boxes))], -1
-    placed = [(at, box) for at, box in enumerate(boxes) if box]
+    if len(boxes) > _MAX_ORDERED:
+        yield from left
+        return
+    placed = [(at, _without_margin(box, from_right)) for at, box in enumerate(boxes) if box]
     waits: list[set[int]] = [set() for _ in boxes]
     for (a, (x0, y0, x1, y1)), (b, box) in permutations(placed, 2):
-        if (y1 <= box[1] and x0 < box[2]) or (x1 <= box[0] and y0 < box[3]):  # above it, or left of it
+        if (y1 <= box[1] and x0 < box[2]) or (x1 <= box[0] and y0 < box[3]):  # above it, or before it
             waits[b].add(a)
     while left:
         ready = [at for at in left if waits[at].isdisjoint(left)] or left[:1]  # none is ready in a circle
         last = next((at for at in ready if abs(at - last) == 1), ready[0])
         left.remove(last)
         yield last
+
+
+def _without_margin(box: tuple[int, int, int, int], from_right: bool) -> tuple[int, int, int, int]:
+    """Return a box, mirrored if shapes are read from the right, smaller by what may overlap others."""
+    left, top, right, bottom = (-box[2], box[1], -box[0], box[3]) if from_right else box
+    across, down = min((right - left) // 8, _MAX_OVERLAP), min((bottom - top) // 8, _MAX_OVERLAP)
+    return left + across, top + down, right - across, bottom - down
 
 
 def _shape(shape: Any, location: Location) -> Iterator[Block]:
