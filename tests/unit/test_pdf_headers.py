@@ -1,4 +1,4 @@
-"""Headers of two rows in tables of PDFs, and values of their forms."""
+"""Headers of two rows in tables of PDFs, columns of text beside each other, and values of forms."""
 
 import io
 from typing import Any
@@ -45,6 +45,46 @@ def test_header_of_two_rows_that_is_not_repeated_names_the_columns_of_the_next_p
     values = [[f"Town {n}", *(str(n + at) for at in range(4))] for n in range(60)]
     found = paragraphs([*YEARS, *values], [*SPANS, GRID, ("ALIGN", (1, 0), (-1, 0), "CENTER")], repeated=0)
     assert found[50] == "Region: Town 50; 2023 Q1: 50; 2023 Q2: 51; 2024 Q1: 52; 2024 Q2: 53"
+
+
+def drawn(*columns: tuple[int, list[str]]) -> str:
+    """Return the text of a page with lines at the same heights in columns; "#" marks bold ones."""
+    out = io.BytesIO()
+    canvas = Canvas(out, pagesize=A4)
+    for x, lines in columns:
+        for y, line in zip(range(740, 0, -15), lines, strict=False):
+            canvas.setFont("Helvetica-Bold" if line.startswith("#") else "Helvetica", 10)
+            canvas.drawString(x, y, line.strip("#"))
+    canvas.save()
+    return one(out.getvalue(), "a.pdf").text
+
+
+@pytest.mark.parametrize("is_side_first", [True, False])
+def test_columns_with_their_own_headings_are_read_one_after_the_other(is_side_first: bool) -> None:
+    side = ["#Contact", "Graz", "ann@example.org", "", "#Skills", "Python", "SQL", "", "#Languages", "German"]
+    wide = [
+        "#Work",
+        "Acme, 2019-2024",
+        "Moved billing to services.",
+        "Mentored engineers.",
+        "Beta, 2015-2019",
+    ]
+    wide += ["Built reports.", "", "#Education", "MSc in 2015", "Thesis on query plans.", "BSc in 2012"]
+    first, second = (side, wide) if is_side_first else (wide, side)
+    text = drawn((50, first), (250, second))
+    at = [text.index(line.strip("#")) for line in [*first, *second] if line]
+    assert at == sorted(at)
+    assert [line for line in text.split("\n\n") if line.startswith("# ")] == [
+        f"# {line[1:]}" for line in [*first, *second] if line.startswith("#")
+    ]
+
+
+def test_table_with_bold_groups_of_rows_remains_one() -> None:
+    names = ["#Fruit", "#Citrus", "Lemons", "Oranges", "#Berries", "Currants", "#Nuts", "Almonds", "Walnuts"]
+    values = ["#Origin", "", "Sicily", "Valencia", "", "Styria", "", "Avola", "#Grenoble"]
+    text = drawn((50, names), (250, values))
+    assert "Oranges | Valencia" in text
+    assert "Walnuts | Grenoble" in text
 
 
 def test_values_of_form_fields_follow_their_labels() -> None:

@@ -1,5 +1,6 @@
 """Layout of a PDF page: columns in reading order, and the lines of paragraphs between tables."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,10 @@ from vectorforge.ingestion.extract.readers.pdf_words import BULLETS, Box, Page, 
 
 _MIN_LINES: Final = 4
 """Lines on each side of the gap between two columns of text."""
+_LARGER: Final = 1.12
+"""Height of a heading's letters, at least, in the usual ones."""
+_ALIGNED: Final = 4.0
+"""Points by which the headings of a column may be indented."""
 _MAX_CANDIDATES: Final = 40
 
 
@@ -100,7 +105,7 @@ def _gap(segments: Sequence[Segment], rules: Sequence[Box]) -> float | None:
         if least < max(_MIN_LINES, 2 * crossing) or (best is not None and crossing >= best[0]):
             continue
         is_prose = _is_prose(before, edge - left) and _is_prose(after, right - edge)
-        if is_prose and not _is_ruled(after, edge, rules):
+        if (is_prose or _have_headings(before, after)) and not _is_ruled(after, edge, rules):
             best = crossing, float(edge)
     return best[1] if best else None
 
@@ -117,6 +122,32 @@ def _is_prose(side: Sequence[Segment], width: float) -> bool:
     wide = [one for one in side if len(one.text) > 20]
     lines, of_prose = ({round(one.middle / 4) for one in found} for found in (side, wide))
     return len(of_prose) >= max(3, 0.4 * len(lines)) and median(one.x1 - one.x0 for one in wide) > 0.3 * width
+
+
+def _have_headings(*sides: Sequence[Segment]) -> bool:
+    """Return True if each of two columns has headings at other heights than the other, as in a CV.
+
+    A bold row or the bold names of a column's groups are of a table.
+    """
+    usual = median(one.height for side in sides for one in side)
+    found: list[list[Segment]] = []
+    for side in sides:
+        left = min(one.x0 for one in side)
+        found.append(
+            [
+                one
+                for one in side
+                if (one.bold or one.height > _LARGER * usual)
+                and one.x0 - left < _ALIGNED
+                and re.search(r"[^\W\d_]", one.text)
+            ]
+        )
+    alone = [
+        [one for one in mine if all(abs(one.middle - it.middle) > usual / 2 for it in others)]
+        for mine, others in (found, found[::-1])
+    ]
+    are_few = all(1 < len(mine) <= len(side) / 2 for mine, side in zip(found, sides, strict=True))
+    return are_few and all(alone) and sum(map(len, alone)) > 2
 
 
 def _rows(segments: Sequence[Segment]) -> list[list[Segment]]:
