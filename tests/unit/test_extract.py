@@ -172,6 +172,51 @@ class TestDecoding:
         assert document.text == "Grüße – “x” €"
         assert "Windows-1252" in document.warnings[0]
 
+    @pytest.mark.parametrize(
+        ("encoding", "text"),
+        [
+            ("cp932", "議事録\r\n\r\n次回の会議は①火曜日に開催します。"),
+            ("euc_jp", "議事録。次回の会議は火曜日に開催します。資料を共有してください。"),
+            ("gb18030", "订单号,客户,金额\r\n1001,王小明,380\r\n1002,李华,120"),
+            ("cp950", "會議紀要:下次會議定於週二下午三點在三樓會議室舉行。"),
+            ("cp949", "회의록: 다음 회의는 화요일 오후 세 시에 삼층 회의실에서 열립니다."),
+            ("cp1251", "Протокол. Следующее собрание состоится во вторник."),
+            ("cp1256", "محضر الاجتماع. تقرر عقد الاجتماع القادم يوم الثلاثاء."),
+        ],
+    )
+    def test_encodings_of_other_scripts_are_guessed_with_warning(self, encoding: str, text: str) -> None:
+        document = one(text.encode(encoding), "a.txt")
+        assert document.text == text
+        assert document.warnings[0].endswith(f"read as {encoding}.")
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "Ärzte, Ämter, Äpfel, Ähren, Äste, Äther, Äcker, Ägypten",
+            "“A” “B” “C” “D” “E”",
+            "Hyvää päivää, äiti, yö",
+        ],
+    )
+    def test_western_text_of_many_letters_with_accents_is_read_as_windows_1252(self, text: str) -> None:
+        assert one(text.encode("cp1252"), "a.txt").text == text
+
+    @pytest.mark.parametrize(
+        ("charset", "encoding", "text"),
+        [
+            ("ISO-2022-JP", "iso2022_jp", "来週の会議"),
+            ("Shift_JIS", "cp932", "①髙橋"),
+            ("x-sjis", "cp932", "会議"),
+            ("gb2312", "gb18030", "朱镕基"),
+            ("ks_c_5601-1987", "cp949", "똠방각하"),
+        ],
+    )
+    def test_names_of_character_sets_are_read_as_by_browsers(
+        self, charset: str, encoding: str, text: str
+    ) -> None:
+        content = f"{text}\n".encode(encoding)
+        document = one(content, "a", f"text/plain; charset={charset}")
+        assert (document.text, document.warnings) == (f"{text}\n", ())
+
     def test_mostly_utf8_is_read_as_utf8(self) -> None:
         document = one("schön, Köln, Grüße ".encode() * 3 + b"\xff", "a.txt")
         assert document.text.endswith("Grüße \ufffd")

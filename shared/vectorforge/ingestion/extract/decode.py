@@ -20,9 +20,28 @@ _BOMS = (  # UTF-32 first: its little-endian mark begins with UTF-16's
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _CHARACTER_SETS = re.compile(
-    r"utf_?(8|16|32)(_[lb]e)?|(iso_?)?8859_\d+|latin_?1|(windows_?|cp)\d+|koi8_[rtu]|shift_?jis\w*|"
-    r"euc_?\w+|gbk?|gb2312|gb18030|big5(hkscs)?|mac_?\w+|ascii|us_ascii|tis_620"
+    r"utf_?(8|16|32)(_[lb]e)?|(iso_?)?8859_\d+|latin_?1|(windows_?|cp)\d+j?|koi8_[rtu]|s(hift_?)?jis\w*|"
+    r"iso_?2022_\w+|euc_?\w+|ks_c_5601\w*|gbk?|gb2312|gb18030|hz\w*|big5(hkscs)?|mac_?\w+|ascii|us_ascii|"
+    r"tis_620"
 )
+_AS_BROWSERS = {  # https://encoding.spec.whatwg.org/
+    "iso8859-1": "cp1252",
+    "shift_jis": "cp932",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "euc_kr": "cp949",
+}
+_SCRIPTS = (
+    ("euc_jp", range(0xA4, 0xA6), 0.2),  # kana
+    ("cp932", range(0x82, 0x99), 0.8),  # kana and the usual kanji
+    ("cp949", range(0xB0, 0xC9), 0.9),
+    ("gb18030", range(0xB0, 0xD8), 0.8),
+    ("cp950", range(0xA4, 0xC7), 0.9),
+    ("cp1251", range(0xE0, 0x100), 0.8),  # small letters
+    ("cp1256", range(0xC1, 0xEE), 0.9),
+)
+"""Encodings of other scripts than Latin, with the first bytes of the usual letters and their least share."""
+_LEAST_LETTERS = 4
 _SAMPLE_BYTES = 4096
 _MAX_NAMED = 10
 _MOST_CONTROL_SHARE = 0.1
@@ -32,8 +51,8 @@ def decode(content: bytes, declared: str | None = None) -> tuple[str, list[str]]
     """Decode a text file.
 
     A byte order mark decides; then the declared character set, if the bytes fit it; then UTF-16 without
-    a mark, if every second byte is NUL; then UTF-8; else UTF-8 with some broken bytes or
-    Windows-1252, whichever fits better.
+    a mark, if every second byte is NUL; then UTF-8; else UTF-8 with some broken bytes, an encoding of
+    another script, or Windows-1252, whichever fits better.
 
     Returns:
         The cleaned text and one warning for each kind of guess or replacement, with its count.
@@ -86,14 +105,14 @@ def _decode(content: bytes, declared: str | None) -> tuple[str, list[str]]:
 
 def _known(declared: str | None) -> str | None:
     """Return the name of a character set, None for Python's other codecs (idna, unicode_escape, ...)."""
-    name = (declared or "").strip().strip("\"'").lower().replace("-", "_").replace(" ", "")
+    name = (declared or "").strip().strip("\"'").lower().replace("-", "_").replace(" ", "").removeprefix("x_")
     if not _CHARACTER_SETS.fullmatch(name):
         return None
     try:
         known = codecs.lookup(name).name
     except LookupError:
         return None
-    return "cp1252" if known == "iso8859-1" else known  # as browsers do: https://encoding.spec.whatwg.org/
+    return _AS_BROWSERS.get(known, known)
 
 
 def _utf16_without_mark(content: bytes) -> str | None:
@@ -111,8 +130,28 @@ def _best_guess(content: bytes) -> tuple[str, list[str]]:
     intact = len(re.findall("[^\x00-\x7f]", text)) - broken
     if intact > broken:
         return text, warnings
+    if encoding := _encoding_of_script(content):
+        return content.decode(encoding), [f"The text is not UTF-8; read as {encoding}."]
     text, warnings = _replacing(content, "cp1252")
     return text, ["The text is not UTF-8; read as Windows-1252.", *warnings]
+
+
+def _encoding_of_script(content: bytes) -> str | None:
+    """Detect an encoding by its usual letters, if these are not few among Latin ones."""
+    for encoding, usual, least in _SCRIPTS:
+        try:
+            sample = content.decode(encoding)[:_SAMPLE_BYTES]
+        except UnicodeDecodeError:
+            continue
+        latin, others = (
+            [one for one in sample if one.isalpha() and one.isascii() is is_ascii]
+            for is_ascii in (True, False)
+        )
+        encoded = [one.encode(encoding) for one in others]
+        share = sum(one[0] in usual for one in encoded) / max(len(others), _LEAST_LETTERS)
+        if share >= least and sum(map(len, encoded)) >= len(latin):
+            return encoding
+    return None
 
 
 def _replacing(content: bytes, encoding: str) -> tuple[str, list[str]]:
