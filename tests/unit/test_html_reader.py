@@ -64,6 +64,15 @@ def test_raised_digits_are_no_part_of_the_number_before_them() -> None:
     assert text("<table><tr><th>A<th>B<tr><td>5<sup>2</sup><td>1</table>") == "A: 5^2; B: 1"
 
 
+def test_formula_is_read_once_as_tex_if_it_has_it() -> None:
+    formula = "<math><semantics><mfrac><mi>a</mi><mi>b</mi></mfrac>%s</semantics></math>"
+    tex = formula % r'<annotation encoding="application/x-tex">\frac{a}{b}</annotation>'
+    shown = '<span class="katex-html" aria-hidden="true"><b>a</b>b</span>'
+    katex = f'<span class="katex"><span class="katex-mathml">{tex}</span>{shown}</span>'
+    page = f'<p>Let <i style="display: none">{tex}</i>, {katex}, {formula % ""}.</p>'
+    assert text(page) == r"Let \frac{a}{b}, \frac{a}{b}, ab."
+
+
 def test_lists_have_levels_and_numbers() -> None:
     inner = "<ul><li>In mail<ol><li>Short</ol><li>In person</ul>"
     assert text(f"Do:<ol><li>Ask{inner}<li><p>Book</p><p>a train</p></ol><ol start=3><li>Go</ol>") == (

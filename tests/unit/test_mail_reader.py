@@ -92,3 +92,14 @@ def test_attachment_after_many_pictures_is_read() -> None:
     table = b'Content-Type: text/csv; name="x.csv"\n\na,b\n1,2\n--b--\n'
     document = one(MAIL + 20 * picture + table, "a.eml")
     assert document.text.endswith("# Attachment: x.csv\n\na: 1; b: 2")
+
+
+def test_page_saved_by_a_browser_is_read_without_its_styles_and_pictures() -> None:
+    head = b"From: <Saved by Blink>\nSubject: Saved\nContent-Type: multipart/related; boundary=r\n\n"
+    page = b"--r\nContent-Type: text/html\nContent-Transfer-Encoding: quoted-printable\n"
+    page += b"Content-Location: https://example.org/\n\n<meta charset=utf-8><h1>Gr=C3=BC=C3=9Fe</h1>\n"
+    style = b"--r\nContent-Type: text/css\nContent-Location: https://example.org/a.css\n\np {}\n"
+    image = b"--r\nContent-Type: image/png\nContent-Location: https://example.org/a.png\n\n\x89PNG\n--r--\n"
+    document = one(head + page + style + image, "a.mhtml")
+    assert document.text == 'Subject: Saved\nFrom: "Saved by Blink"\n\n# Grüße'
+    assert document.warnings == ()

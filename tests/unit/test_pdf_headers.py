@@ -1,4 +1,4 @@
-"""Headers of two rows in tables of PDFs, columns of text beside each other, and values of forms."""
+"""Headers of two rows in tables of PDFs, columns of text that are no table, and values of forms."""
 
 import io
 from typing import Any

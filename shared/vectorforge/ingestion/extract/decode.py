@@ -143,13 +143,10 @@ def _encoding_of_script(content: bytes) -> str | None:
             sample = content.decode(encoding)[:_SAMPLE_BYTES]
         except UnicodeDecodeError:
             continue
-        latin, others = (
-            [one for one in sample if one.isalpha() and one.isascii() is is_ascii]
-            for is_ascii in (True, False)
-        )
-        encoded = [one.encode(encoding) for one in others]
-        share = sum(one[0] in usual for one in encoded) / max(len(others), _LEAST_LETTERS)
-        if share >= least and sum(map(len, encoded)) >= len(latin):
+        letters = [one.encode(encoding) for one in sample if one.isalpha()]
+        others = [one for one in letters if one[0] > 0x7F]
+        share = sum(one[0] in usual for one in others) / max(len(others), _LEAST_LETTERS)
+        if share >= least and sum(map(len, others)) >= len(letters) - len(others):
             return encoding
     return None
 

@@ -87,6 +87,8 @@ EXTENSIONS = {
     ".xml": XML,
     ".ipynb": NOTEBOOK,
     ".eml": MAIL,
+    ".mht": MAIL,
+    ".mhtml": MAIL,
     ".msg": OUTLOOK,
     ".rtf": RTF,
     ".zip": ZIP,

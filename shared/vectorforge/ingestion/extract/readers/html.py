@@ -30,6 +30,11 @@ _EMPTY = re.compile(r"<((title|script|style|iframe|textarea|noscript|a|i|b|p|div
 """Elements that XHTML may write as one tag, which HTML takes for a start without an end."""
 _SMALLEST_MAIN_SHARE = 0.3
 _UNSHOWN = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)\b", re.IGNORECASE)
+_AGAIN = (
+    ".katex-html[aria-hidden=true],"
+    "semantics:has(> annotation[encoding='application/x-tex']) > :not(annotation)"
+)
+"""Formulas that are also there as TeX."""
 _STRUCTURE = frozenset({"table", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "ul", "ol"})
 """Elements that no cell of a table of data has: a table with them is layout."""
 
@@ -98,7 +103,7 @@ def _size(found: list[Block]) -> int:
 
 
 def _hidden(tree: "LexborHTMLParser") -> frozenset[int]:
-    """Return the ids of hidden elements that no click shows; formulas, which have a picture, are read."""
+    """Return the ids of what no click shows, but for formulas with a picture, and of other forms of TeX."""
     controls = " ".join(one.attributes["aria-controls"] or "" for one in tree.css("[aria-controls]")).split()
     opened = frozenset(controls)
     return frozenset(
@@ -108,7 +113,7 @@ def _hidden(tree: "LexborHTMLParser") -> frozenset[int]:
         and node.attributes.get("role") != "tabpanel"
         and node.attributes.get("id") not in opened
         and (node.child is None or node.child.tag != "math")
-    )
+    ).union(node.mem_id for node in tree.css(_AGAIN))
 
 
 def _is_unshown(attributes: Mapping[str, str | None]) -> bool:

@@ -181,6 +181,7 @@ def _eml_attachments(message: EmailMessage, body: EmailMessage | None) -> Iterat
     while pending:
         part, is_version = pending.pop()
         kind = part.get_content_type()
+        is_resource = part["Content-Location"] and not part.get_filename()  # of a saved page
         if part.get_content_maintype() == "multipart":
             if kind == "multipart/alternative" and not any(one is body for one in part.walk()):
                 read = part.get_body(("plain", "html"))
@@ -188,7 +189,7 @@ def _eml_attachments(message: EmailMessage, body: EmailMessage | None) -> Iterat
             pending += reversed([(one, inner) for one in part.iter_parts()])
         elif is_version and part is not read and _is_version_of_body(part, kind):
             continue
-        elif part is not body and kind not in _SIGNATURES:
+        elif part is not body and kind not in _SIGNATURES and not is_resource:
             yield _eml_attachment(part, kind)
 
 

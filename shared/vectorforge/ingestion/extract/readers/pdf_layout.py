@@ -8,6 +8,7 @@ from statistics import median
 from typing import Final
 
 from vectorforge.ingestion.extract.readers.pdf_tables import (
+    ALIGNED,
     Table,
     aligned_table,
     box_of,
@@ -20,10 +21,8 @@ from vectorforge.ingestion.extract.readers.pdf_words import BULLETS, Box, Page, 
 
 _MIN_LINES: Final = 4
 """Lines on each side of the gap between two columns of text."""
-_LARGER: Final = 1.12
-"""Height of a heading's letters, at least, in the usual ones."""
-_ALIGNED: Final = 4.0
-"""Points by which the headings of a column may be indented."""
+LARGER: Final = 1.12
+"""Height of a heading's letters, at least, in those of the text."""
 _MAX_CANDIDATES: Final = 40
 
 
@@ -130,18 +129,16 @@ def _have_headings(*sides: Sequence[Segment]) -> bool:
     A bold row or the bold names of a column's groups are of a table.
     """
     usual = median(one.height for side in sides for one in side)
-    found: list[list[Segment]] = []
-    for side in sides:
-        left = min(one.x0 for one in side)
-        found.append(
-            [
-                one
-                for one in side
-                if (one.bold or one.height > _LARGER * usual)
-                and one.x0 - left < _ALIGNED
-                and re.search(r"[^\W\d_]", one.text)
-            ]
-        )
+    found = [
+        [
+            one
+            for one in side
+            if (one.bold or one.height > LARGER * usual)
+            and one.x0 - left < ALIGNED
+            and re.search(r"[^\W\d_]", one.text)
+        ]
+        for side, left in ((side, min(one.x0 for one in side)) for side in sides)
+    ]
     alone = [
         [one for one in mine if all(abs(one.middle - it.middle) > usual / 2 for it in others)]
         for mine, others in (found, found[::-1])

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any, Final
 
 from vectorforge.ingestion.extract.blocks import Block, BlockKind
-from vectorforge.ingestion.extract.readers.pdf_layout import Line
+from vectorforge.ingestion.extract.readers.pdf_layout import LARGER, Line
 from vectorforge.ingestion.extract.readers.pdf_words import HYPHEN, Box, Page, Segment
 from vectorforge.types import Location
 
@@ -63,8 +63,6 @@ _NUMBERED: Final = re.compile(r"(?:\(?(?:\d{1,3}|[a-z])[.)]|\d+(?:\.\d+)+\.?)\s+
 _CAPTION: Final = re.compile(r"(?:figure|fig\.|table|listing|abbildung|tabelle)\s+\d", re.IGNORECASE)
 _LEADER: Final = re.compile(r"(?:\s?[.·…]){4,}")
 """Dots from an entry of a table of contents to its page."""
-_LARGER: Final = 1.12
-"""Height of a heading's letters, at least, in those of the text."""
 _MAX_HEADING_CHARS: Final = 200
 _MAX_HEADING_LINES: Final = 3
 
@@ -77,7 +75,7 @@ class FontSizes:
         for one in segments:
             chars[_rounded(one.height)] += len(one.text)
         self.body = chars.most_common(1)[0][0] if chars else 1.0
-        larger = sorted((size for size in chars if size >= _LARGER * self.body), reverse=True)
+        larger = sorted((size for size in chars if size >= LARGER * self.body), reverse=True)
         self._levels = {size: min(level, 5) for level, size in enumerate(larger, start=1)}
         self.below = min(len(larger) + 1, 6)
         """Level of bold headings in the size of the text."""

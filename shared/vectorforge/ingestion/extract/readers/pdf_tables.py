@@ -12,7 +12,7 @@ from vectorforge.ingestion.extract.readers.pdf_headers import joined_names, runs
 from vectorforge.ingestion.extract.readers.pdf_words import BULLETS, Box, Page, Segment
 
 _MAX_CELL_CHARS: Final = 2_000
-_ALIGNED: Final = 4.0
+ALIGNED: Final = 4.0
 """Points by which the cells of one column may differ."""
 
 
@@ -191,7 +191,7 @@ def _is_aligned(rows: Sequence[Sequence[Segment]], columns: Sequence[tuple[float
 
 def _share_near_median(positions: Sequence[float]) -> float:
     middle = median(positions)
-    return sum(abs(position - middle) < _ALIGNED for position in positions) / len(positions)
+    return sum(abs(position - middle) < ALIGNED for position in positions) / len(positions)
 
 
 _NEAR: Final = 2.0
