@@ -87,6 +87,30 @@ def test_table_with_bold_groups_of_rows_remains_one() -> None:
     assert "Walnuts | Grenoble" in text
 
 
+def test_heading_ends_a_table() -> None:
+    out = io.BytesIO()
+    canvas = Canvas(out, pagesize=A4)
+    for y, row in ((740, ("Bill to", "Terms")), (725, ("Ann Lee", "Cash")), (685, ("Oil", "3"))):
+        canvas.drawString(72, y, row[0])
+        canvas.drawString(250, y, row[1])
+    canvas.drawString(72, 670, "Nuts")
+    canvas.drawString(250, 670, "5")
+    canvas.setFont("Helvetica-Bold", 18)
+    canvas.drawString(72, 703, "Invoice")
+    canvas.save()
+    text = one(out.getvalue(), "a.pdf").text
+    assert text == "Bill to | Terms\n\nAnn Lee | Cash\n\n# Invoice\n\nOil | 3\n\nNuts | 5"
+
+
+def test_number_below_a_number_begins_a_row() -> None:
+    rows = [["No.", "Item", "Price"], ["1", "Oil", "3.00"], ["2", "Nuts", "5.00"], ["", "Total", "8.00"]]
+    style = [(f"{side}PADDING", (0, 0), (-1, -1), 1) for side in ("TOP", "BOTTOM")]
+    assert paragraphs(rows, [*style, ("ALIGN", (2, 0), (2, -1), "RIGHT")])[1:] == [
+        "No.: 2; Item: Nuts; Price: 5.00",
+        "Item: Total; Price: 8.00",
+    ]
+
+
 def test_values_of_form_fields_follow_their_labels() -> None:
     values = "Name: | Ann Lee\n\nCity: | Graz\n\nPlan: | Gold"
     assert one(form(), "a.pdf").text == f"{values}\n\n\u2612 Send letters."

@@ -9,6 +9,7 @@ from typing import Final
 
 from vectorforge.ingestion.extract.readers.pdf_tables import (
     ALIGNED,
+    LARGER,
     Table,
     aligned_table,
     box_of,
@@ -21,8 +22,6 @@ from vectorforge.ingestion.extract.readers.pdf_words import BULLETS, Box, Page, 
 
 _MIN_LINES: Final = 4
 """Lines on each side of the gap between two columns of text."""
-LARGER: Final = 1.12
-"""Height of a heading's letters, at least, in those of the text."""
 _MAX_CANDIDATES: Final = 40
 
 

@@ -8,7 +8,8 @@ from statistics import median
 from typing import Any, Final
 
 from vectorforge.ingestion.extract.blocks import Block, BlockKind
-from vectorforge.ingestion.extract.readers.pdf_layout import LARGER, Line
+from vectorforge.ingestion.extract.readers.pdf_layout import Line
+from vectorforge.ingestion.extract.readers.pdf_tables import LARGER
 from vectorforge.ingestion.extract.readers.pdf_words import HYPHEN, Box, Page, Segment
 from vectorforge.types import Location
 

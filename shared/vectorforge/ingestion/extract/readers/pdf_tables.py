@@ -8,12 +8,15 @@ from itertools import pairwise
 from statistics import median
 from typing import Final
 
+from vectorforge.ingestion.extract.blocks import NUMBER
 from vectorforge.ingestion.extract.readers.pdf_headers import joined_names, runs_below, runs_between
 from vectorforge.ingestion.extract.readers.pdf_words import BULLETS, Box, Page, Segment
 
 _MAX_CELL_CHARS: Final = 2_000
 ALIGNED: Final = 4.0
 """Points by which the cells of one column may differ."""
+LARGER: Final = 1.12
+"""Height of a heading's letters, at least, in those of the text."""
 
 
 @dataclass(slots=True)
@@ -79,12 +82,13 @@ def box_of(parts: Sequence[Segment]) -> Box:
 
 
 def table_end(rows: Sequence[Sequence[Segment]], at: int) -> int:
-    """Return the row after a run of rows with several segments; rows with one are taken between them."""
+    """Return the row after a run of rows with several segments; single ones, but no headings, are between."""
     if len(rows[at]) < 2 or rows[at][0].text in BULLETS:
         return at
     end, last = at + 1, at
     while end < len(rows) and rows[end][0].y0 - rows[end - 1][0].y1 < 2 * rows[end][0].height:
-        if rows[end][0].text in BULLETS or not rows[end][0].text:
+        is_heading = len(rows[end]) == 1 and rows[end][0].height > LARGER * rows[last][0].height
+        if rows[end][0].text in BULLETS or not rows[end][0].text or is_heading:
             break
         if len(rows[end]) > 1:
             last = end
@@ -148,7 +152,10 @@ def _continues(
     if above is not None and len(rules) > 2:
         return not any(above < rule < middle for rule in rules)
     is_near = row[0].y0 - before.box.y1 < 0.5 * row[0].height
-    return is_near and not cells[0] and len(row) < len(before.cells)
+    has_numbers = any(
+        NUMBER.fullmatch(a) and NUMBER.fullmatch(b) for a, b in zip(before.cells, cells, strict=True)
+    )
+    return is_near and not cells[0] and len(row) < len(before.cells) and not has_numbers
 
 
 def _width_over(rule: Box, columns: Sequence[tuple[float, float]]) -> float:
