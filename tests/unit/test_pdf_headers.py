@@ -1,6 +1,7 @@
 """Headers of two rows in tables of PDFs, columns of text that are no table, and values of forms."""
 
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from reportlab.lib.pagesizes import A4
 from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import Paragraph, SimpleDocTemplate, Table
 
-from tests.support.documents import one
+from tests.support.documents import one, pdf
 from tests.support.formats.pdfs import form
 
 GRID: Any = ("GRID", (0, 0), (-1, -1), 0.5, "black")
@@ -162,3 +163,22 @@ def test_merged_value_of_a_table_without_header_is_no_name() -> None:
         "Visits | 3 | 5",
         "Stays | 4 | 6",
     ]
+
+
+@pytest.mark.parametrize("drawn_as", [".fed cba", "cba) Tj -36 0 Td (.fed"])
+def test_text_from_right_to_left_is_read_in_its_order(drawn_as: str) -> None:
+    names = " ".join(f"/uni{code:04X}" for code in range(0x5D0, 0x5D6))
+    content = pdf(drawn_as).replace(
+        b"/Helvetica", f"/Courier /Encoding << /Differences [97 {names}] >>".encode()
+    )
+    document = one(content, "a.pdf")
+    assert document.text == "\u05d0\u05d1\u05d2 \u05d3\u05d4\u05d5."
+    place = document.spans[0].location
+    assert place is not None
+    assert 0.05 < place["rect"][0] < 0.12
+
+
+def test_letters_that_a_browser_wrote_as_shown_are_read_in_their_order() -> None:
+    content = (Path(__file__).parent / "documents" / "right-to-left.pdf").read_bytes()
+    words = "\u0639\u0642\u062f \u0627\u0644\u0639\u0645\u0644 \u0645\u0646 2025"
+    assert one(content, "a.pdf").text == words

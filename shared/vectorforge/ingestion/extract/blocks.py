@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
+from unicodedata import bidirectional
 
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.decode import clean
@@ -242,6 +243,13 @@ def row_text(header: Sequence[str], cells: Sequence[str]) -> str:
 
 def _row(header: Sequence[str], cells: Sequence[str]) -> str:
     return _INVISIBLE.sub("", _CONTROLS.sub("", clean(row_text(header, cells))[0]))
+
+
+def is_from_right(texts: Iterable[str]) -> bool:
+    """Return True if most texts begin in a script that is written from the right."""
+    kinds = (map(bidirectional, text) for text in texts)
+    first = [next((kind for kind in found if kind in ("L", "R", "AL")), "") for found in kinds]
+    return first.count("R") + first.count("AL") > first.count("L")
 
 
 def usable_title(title: str | None) -> str | None:

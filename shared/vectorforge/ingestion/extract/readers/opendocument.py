@@ -4,9 +4,19 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from vectorforge.ingestion.extract.blocks import Block, Reading, Row, comment, heading, item, paragraph, table
+from vectorforge.ingestion.extract.blocks import (
+    Block,
+    Reading,
+    Row,
+    comment,
+    heading,
+    is_from_right,
+    item,
+    paragraph,
+    table,
+)
 from vectorforge.ingestion.extract.decode import open_archive, read_member
-from vectorforge.ingestion.extract.readers.slides import Box, is_from_right, reading_order
+from vectorforge.ingestion.extract.readers.slides import Box, reading_order
 from vectorforge.ingestion.extract.readers.xml import local_name, parse_xml
 from vectorforge.types import Location
 

@@ -2,10 +2,14 @@
 
 import ctypes
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any, Final, NamedTuple, TypeAlias
+
+from vectorforge.ingestion.extract.blocks import is_from_right
+from vectorforge.ingestion.extract.readers.pdf_forms import field_values
 
 _HYPHENS: Final = ("\x02", "\ufffe", "\xad")
 """Characters by which pdfium marks a hyphen at the end of a line."""
@@ -16,14 +20,9 @@ _MAX_WORDS: Final = 20_000
 _MAX_RULES: Final = 2_000
 _MAX_OBJECTS: Final = 50_000
 """Objects of a page, or of a form on it, looked at for lines."""
-_BOX_FIELDS: Final = (2, 3)  # FPDF_FORMFIELD_CHECKBOX, FPDF_FORMFIELD_RADIOBUTTON
-_TEXT_FIELDS: Final = (4, 5, 6)  # ..._COMBOBOX, ..._LISTBOX, ..._TEXTFIELD
-_PASSWORD: Final = 1 << 13  # of a text field's flags
-_FIELD_LINE: Final = 12.0
-"""Points of a field's height that its text takes."""
 _NAME_BYTES: Final = 128
 _MANY_SHAPES: Final = 50
-
+_FROM_RIGHT: Final = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]+")
 
 _THICK: Final = 3.0
 """Points up to which a rectangle is a line."""
@@ -83,8 +82,12 @@ class Page:
     skew: float = 0.0
     """Angle in radians by which a page was turned to make its lines level, around its middle."""
 
+    is_mirrored: bool = False
+    """True if the page is read from the right: left and right are exchanged."""
+
     def as_shown(self, box: Box) -> Box:
         """Return the rectangle around a box of the level page, on the page as shown."""
+        box = _mirrored(box, self.width) if self.is_mirrored else box
         return _turned(box, self.width, self.height, self.skew) if self.skew else box
 
 
@@ -101,6 +104,10 @@ def _turned(box: Box, width: float, height: float, angle: float) -> Box:
     return Box(min(xs), min(ys), max(xs), max(ys))
 
 
+def _mirrored(box: Box, width: float) -> Box:
+    return Box(width - box.x1, box.y0, width - box.x0, box.y1)
+
+
 def read_page(page: Any) -> Page:
     """Return the text of a page of pypdfium2.
 
@@ -114,49 +121,25 @@ def read_page(page: Any) -> Page:
     if len(words) > _MAX_WORDS:
         return Page(width, height, [], plain=text_page.get_text_range().replace("\r\n", "\n"))
     skew = _quarter_turn(words)
+    is_mirrored = is_from_right(word.text for word in words)
 
     def level(*edges: float) -> Box:
-        return _turned(shown(*edges), width, height, -skew) if skew else shown(*edges)
+        box = _turned(shown(*edges), width, height, -skew) if skew else shown(*edges)
+        return _mirrored(box, width) if is_mirrored else box
 
-    words = [*_words(text_page, level)] if skew else words
+    words = [*_words(text_page, level)] if skew or is_mirrored else words
+    for before, word in pairwise(words if is_mirrored else ()):
+        if before.y0 <= word.y0 and word.y1 < before.y1 + 1:  # ligatures have no room above and below
+            word.y0, word.y1 = before.y0, before.y1
     rules = [*_rules(page, level)]
     horizontals = [rule for rule in rules if rule.y0 == rule.y1]
     verticals = [rule for rule in rules if rule.x0 == rule.x1]
-    fields = (Segment(text, *level(*edges), False) for text, edges in _fields(page))
+    fields = (Segment(text, *level(*edges), False) for text, edges in field_values(page))
     segments = [*_segments(words, verticals), *fields]
     is_picture = not words and _is_picture(page)
-    return Page(width, height, segments, horizontals, verticals, is_picture=is_picture, skew=skew)
-
-
-def _fields(page: Any) -> Iterator[tuple[str, tuple[float, float, float, float]]]:
-    """Yield the values of form fields, and check boxes as characters, with left, bottom, right and top edge.
-
-    Not by ``FPDFPage_Flatten``, which ends the process on some damaged forms (pdfium 159.0.8149).
-    """
-    from pypdfium2 import raw
-
-    box = raw.FS_RECTF()
-    for number in range(min(raw.FPDFPage_GetAnnotCount(page), _MAX_OBJECTS) if page.formenv else 0):
-        one = raw.FPDFPage_GetAnnot(page, number)
-        is_shown = not raw.FPDFAnnot_GetFlags(one) & raw.FPDF_ANNOT_FLAG_HIDDEN
-        if is_shown and raw.FPDFAnnot_GetRect(one, box) and (text := _field(page.formenv, one)):
-            bottom = max(box.bottom, box.top - _FIELD_LINE)
-            yield text, (box.left, bottom, box.right, box.top)
-        raw.FPDFPage_CloseAnnot(one)
-
-
-def _field(forms: Any, annotation: Any) -> str:
-    from pypdfium2 import raw
-
-    kind = raw.FPDFAnnot_GetFormFieldType(forms, annotation)
-    if kind in _BOX_FIELDS:
-        return "\u2612" if raw.FPDFAnnot_IsChecked(forms, annotation) else "\u2610"
-    if kind not in _TEXT_FIELDS or raw.FPDFAnnot_GetFormFieldFlags(forms, annotation) & _PASSWORD:
-        return ""
-    size = raw.FPDFAnnot_GetFormFieldValue(forms, annotation, None, 0)
-    value = (ctypes.c_ushort * (size // 2))()
-    raw.FPDFAnnot_GetFormFieldValue(forms, annotation, value, size)
-    return " ".join(bytes(value).decode("utf-16-le", "replace").replace("\0", " ").split())
+    found = Page(width, height, segments, horizontals, verticals, is_picture=is_picture, skew=skew)
+    found.is_mirrored = is_mirrored
+    return found
 
 
 def _quarter_turn(words: Sequence[Segment]) -> float:
@@ -220,17 +203,24 @@ def _words(text_page: Any, shown: _Transformation) -> Iterator[Segment]:
 def _word(text_page: Any, shown: _Transformation, first: int, last: int, text: str) -> Segment:
     from pypdfium2 import raw
 
-    box = raw.FS_RECTF()
-    raw.FPDFText_GetLooseCharBox(text_page, first, box)
-    left, bottom, right, top = box.left, box.bottom, box.right, box.top
-    raw.FPDFText_GetLooseCharBox(text_page, last, box)
-    edges = (left, bottom, right, top, box.left, box.bottom, box.right, box.top)
+    box, edges = raw.FS_RECTF(), list[float]()
+    ends = (first + at for run in _FROM_RIGHT.finditer(text) for at in (run.start(), run.end() - 1))
+    for at in (first, last, *ends):
+        raw.FPDFText_GetLooseCharBox(text_page, at, box)
+        edges += (box.left, box.bottom, box.right, box.top)
     place = shown(min(edges[0::4]), min(edges[1::4]), max(edges[2::4]), max(edges[3::4]))
+    text = _FROM_RIGHT.sub(lambda run: _in_order(text_page, first, run), text)
     name = ctypes.create_string_buffer(_NAME_BYTES)
     flags = ctypes.c_int()
     raw.FPDFText_GetFontInfo(text_page, first, name, _NAME_BYTES, flags)
     bold = b"bold" in name.value.lower() or raw.FPDFText_GetFontWeight(text_page, first) >= 600
     return Segment(text, *place, bold)
+
+
+def _in_order(text_page: Any, first: int, run: re.Match[str]) -> str:
+    """Return letters of a script written from the right, which some programs write as they are shown."""
+    left, right = (text_page.get_charbox(first + at)[0] for at in (run.start(), run.end() - 1))
+    return run[0][::-1] if left < right else run[0]
 
 
 def _segments(words: Sequence[Segment], verticals: Sequence[Box]) -> Iterator[Segment]:

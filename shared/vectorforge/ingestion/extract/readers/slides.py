@@ -1,14 +1,22 @@
 """PPTX: titles, text, tables and speaker notes of slides, by lxml; the order in which shapes are read."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import permutations
 from typing import Any, Final, TypeAlias
-from unicodedata import bidirectional
 from zipfile import ZipFile
 
 from vectorforge.errors import ExtractionError
-from vectorforge.ingestion.extract.blocks import Block, Reading, Row, heading, item, paragraph, table
+from vectorforge.ingestion.extract.blocks import (
+    Block,
+    Reading,
+    Row,
+    heading,
+    is_from_right,
+    item,
+    paragraph,
+    table,
+)
 from vectorforge.ingestion.extract.decode import open_archive, read_member
 from vectorforge.ingestion.extract.readers.charts import GRAPHICS, graphic_blocks, part_id
 from vectorforge.ingestion.extract.readers.xml import local_name, parse_xml, relations
@@ -94,13 +102,6 @@ def _shapes(parent: Any, from_right: bool) -> Iterator[Any]:
     for at in reading_order([*map(_box, children)], from_right):
         is_shape = local_name(children[at]) in ("sp", "graphicFrame")
         yield from [children[at]] if is_shape else _shapes(children[at], from_right)
-
-
-def is_from_right(paragraphs: Iterable[str]) -> bool:
-    """Return True if most paragraphs begin in a script that is written from the right."""
-    kinds = (map(bidirectional, text) for text in paragraphs)
-    first = [next((kind for kind in found if kind in ("L", "R", "AL")), "") for found in kinds]
-    return first.count("R") + first.count("AL") > first.count("L")
 
 
 def reading_order(boxes: Sequence[Box], from_right: bool) -> Iterator[int]:
