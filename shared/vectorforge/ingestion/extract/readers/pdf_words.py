@@ -81,7 +81,6 @@ class Page:
     """True if the text comes from OCR: the heights of letters are estimates."""
     skew: float = 0.0
     """Angle in radians by which a page was turned to make its lines level, around its middle."""
-
     is_mirrored: bool = False
     """True if the page is read from the right: left and right are exchanged."""
 
@@ -137,9 +136,12 @@ def read_page(page: Any) -> Page:
     fields = (Segment(text, *level(*edges), False) for text, edges in field_values(page))
     segments = [*_segments(words, verticals), *fields]
     is_picture = not words and _is_picture(page)
-    found = Page(width, height, segments, horizontals, verticals, is_picture=is_picture, skew=skew)
-    found.is_mirrored = is_mirrored
-    return found
+    return Page(
+        *(width, height, segments, horizontals, verticals),
+        is_picture=is_picture,
+        skew=skew,
+        is_mirrored=is_mirrored,
+    )
 
 
 def _quarter_turn(words: Sequence[Segment]) -> float:
