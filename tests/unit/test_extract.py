@@ -142,6 +142,10 @@ class TestRecords:
         assert one(good.content, good.source, good.media_type).text == "a"
         assert one(also_good.content, also_good.source, also_good.media_type).text == "b"
 
+    def test_jsonl_line_without_text_is_rejected_with_advice(self) -> None:
+        with pytest.raises(ExtractionError, match=r"text, content or body: rename .* JSON or CSV"):
+            extract(b'{"title": "x"}', source="f.jsonl")
+
     def test_jsonl_with_nul_or_surrogates_is_cleaned(self) -> None:
         line = rb'{"text": "a\u0000b\ud800c", "title": "t\u0000", "metadata": {"k\u0000": ["\udfff"]}}'
         document = one(line, "f#1", media.RECORD)

@@ -128,7 +128,9 @@ def extract_record(content: bytes, source: str) -> ExtractedDocument:
     record = _parse(content.decode("utf-8"))
     name = next((field for field in _TEXT_FIELDS if isinstance(record.get(field), str)), None)
     if name is None:
-        raise ExtractionError(f"The line has no text in one of the fields {', '.join(_TEXT_FIELDS)}.")
+        raise ExtractionError(
+            "No text in the field text, content or body: rename a field, or convert the file to JSON or CSV."
+        )
     text, in_text = clean(record[name])
     title, in_title = clean(record["title"]) if isinstance(record.get("title"), str) else (None, 0)
     metadata, in_metadata = clean_json(_metadata(record, name))
