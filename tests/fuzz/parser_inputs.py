@@ -69,6 +69,15 @@ Content-Transfer-Encoding: base64
 eA==
 --b--
 """
+_EVENT: Final = rb"""BEGIN:VEVENT
+SUMMARY:A\, b
+  c
+DTSTART;TZID=Asia/Tokyo:20260302T100000
+DTEND;VALUE=DATE:20260303
+RRULE:FREQ=DAILY;COUNT=3
+ATTENDEE;CN="B: C";PARTSTAT=DECLINED:mailto:b@c.d
+END:VEVENT
+"""
 _NOTEBOOK: Final[Mapping[str, Any]] = {
     "nbformat": 4,
     "metadata": {"kernelspec": {"language": "python"}},
@@ -116,6 +125,14 @@ def inputs(parser: str) -> Sequence[bytes]:
         "outlook": [outlook_message("T", "Ann", "Body.", {"a.csv": b"a,b\n1,2\n"})],
         "xml": [
             b'<?xml version="1.0"?><r a="1"><title>T</title><i><x>1</x><y>2</y></i><p>m <b>n</b></p></r>'
+        ],
+        "transcript": [
+            b"WEBVTT\n\nNOTE x\n\n1\n00:01.000 --> 00:02.000\n<v.a Ann>Hi <c>&amp;</c></v>\n<v Bo>Yes.\n",
+            b"1\n00:00:01,000 --> 00:00:02,000\n{\\an8}Bo: <i>So</i>\n\n2\n1:00:03 --> 1:00:04\nBo: it is.",
+        ],
+        "calendar": [
+            _EVENT,
+            b"BEGIN:VCARD\nN:A;B;;;\ni.TEL;CELL:1\nNOTE;QUOTED-PRINTABLE:a=C3=\n=A4\nEND:VCARD",
         ],
         "zip": [_archive()],
         "markdown": [

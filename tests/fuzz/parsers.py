@@ -273,6 +273,8 @@ PARSERS: Final[Mapping[str, Callable[[bytes], None]]] = {
     "odp": without_child(media.ODP),
     "epub": without_child(media.EPUB),
     "xml": without_child(media.XML),
+    "transcript": without_child(media.VTT),
+    "calendar": without_child(media.CALENDAR),
     **{name: within(kind, document, member) for name, (kind, document, member) in MEMBERS.items()},
     "pdf": without_child(media.PDF),
     "image": read_image,

@@ -171,6 +171,16 @@ def _extracted(kind: str) -> Callable[[str], object]:
     return read
 
 
+def _cues(text: str) -> object:
+    return extract(f"00:01 --> 00:02\na\n{text}\n<v {text}".encode("utf-8", "replace"), source="a.vtt")
+
+
+def _event(text: str) -> object:
+    content = f'SUMMARY:a\nDTEND:{text}\nATTENDEE;CN="{text}\nN;{text}:{text}\n{text}\n'
+    content += "NOTE;QUOTED-PRINTABLE:" + "=\n".join(text)
+    return extract(content.encode("utf-8", "replace"), source="a.ics")
+
+
 def _record(text: str) -> object:
     line = json.dumps({"text": f"a{text}", "id": uuid4().hex})
     return extract(line.encode(), source="a.jsonl")
@@ -214,5 +224,7 @@ WHOLE: Mapping[str, Callable[[str], object]] = {
     "extracted markdown": _extracted(media.MARKDOWN),
     "extracted text": _extracted(media.PLAIN),
     "extracted record": _record,
+    "extracted transcript": _cues,
+    "extracted calendar": _event,
 }
 """Readers of a whole text."""

@@ -83,7 +83,7 @@ def test_parts_that_are_not_read_are_named_once_by_file_name_or_type() -> None:
     parts = [b"Content-Type: multipart/alternative; boundary=a\n\n" + body, status, image, image]
     content = b"Subject: Outer\nContent-Type: multipart/mixed; boundary=b\n\n"
     document = one(content + b"".join(b"--b\n" + part for part in parts) + b"--b--\n", "a.eml")
-    assert document.text == "Subject: Outer\n\nOuter.\n\nSUMMARY:Outing"
+    assert document.text == "Subject: Outer\n\nOuter.\n\nsummary: Outing"
     assert document.warnings == ("Attachments are not read: image/png, logo.png, message/delivery-status.",)
 
 

@@ -22,7 +22,7 @@ from vectorforge.ingestion.extract.decode import (
 from vectorforge.ingestion.extract.isolation import read_isolated
 from vectorforge.ingestion.extract.readers.markdown import read_markdown
 from vectorforge.ingestion.extract.readers.records import extract_record, split_records
-from vectorforge.ingestion.extract.reading import has_reader, packages, read_text
+from vectorforge.ingestion.extract.reading import WITHOUT_CHILD, has_reader, packages, read_text
 from vectorforge.ingestion.language import with_language
 from vectorforge.ingestion.types import (
     MAX_SOURCE_CHARS,
@@ -37,8 +37,6 @@ __all__ = ["PartReader", "extract", "split"]
 _HARMLESS_HTML_BYTES = 65_536
 """Parsing time grows with the square of the nesting depth (100 s for 1 MB of ``<div>``): larger pages are
 read in a child process, which costs 0.2 s."""
-_HARMLESS = frozenset({media.CSV, media.TSV})
-"""Types that are read in this process, in time that grows with their size."""
 _MAX_FILES = 1_000
 """Documents of a ZIP file."""
 _MAX_TITLE_CHARS = 500
@@ -109,7 +107,7 @@ def _read(
     declared = _CHARSET.search(part.media_type or "")
     charset = declared[1] if declared else None
     arguments: dict[str, Any] = {"max_chars": limits.max_chars, "charset": charset, "ocr": limits.ocr}
-    if kind in _HARMLESS or (kind == media.HTML and len(part.content) <= _HARMLESS_HTML_BYTES):
+    if kind in WITHOUT_CHILD or (kind == media.HTML and len(part.content) <= _HARMLESS_HTML_BYTES):
         return read_text(kind, part.content, **arguments)
     if has_reader(kind):
         return read_isolated(kind, part.content, arguments, limits=limits, cancellation=cancellation)

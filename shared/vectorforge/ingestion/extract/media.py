@@ -33,12 +33,17 @@ JPEG = "image/jpeg"
 TIFF = "image/tiff"
 IMAGES = (PNG, JPEG, TIFF)
 """Read by OCR only."""
+VTT = "text/vtt"
+SRT = "application/x-subrip"
+TRANSCRIPTS = (VTT, SRT)
+CALENDAR = "text/calendar"
+CONTACTS = "text/vcard"
 RECORD = "application/vnd.vectorforge.record+json"
 """One line of a JSONL file."""
 
 _READ_AS_DECLARED = (
     PLAIN, MARKDOWN, HTML, PDF, DOCX, PPTX, *WORKBOOKS, ODT, ODP, EPUB, CSV, TSV, JSONL, RECORD, NOTEBOOK,
-    MAIL, OUTLOOK, RTF, ZIP, *IMAGES,
+    MAIL, OUTLOOK, RTF, ZIP, *IMAGES, *TRANSCRIPTS, CALENDAR, CONTACTS,
 )  # fmt: skip
 """Without JSON: browsers send it for .ipynb and .jsonl too; and without XML, which may be HTML."""
 _BY_MEDIA_TYPE = {
@@ -90,6 +95,10 @@ EXTENSIONS = {
     ".mht": MAIL,
     ".mhtml": MAIL,
     ".msg": OUTLOOK,
+    ".vtt": VTT,
+    ".srt": SRT,
+    ".ics": CALENDAR,
+    ".vcf": CONTACTS,
     ".rtf": RTF,
     ".zip": ZIP,
     ".png": PNG,

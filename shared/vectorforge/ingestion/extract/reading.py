@@ -27,10 +27,14 @@ _READERS: Final[Mapping[str, str]] = {
     media.XML: "xml:read_xml",
     media.CSV: "records:read_table",
     media.TSV: "records:read_tsv",
+    **dict.fromkeys(media.TRANSCRIPTS, "transcript:read_transcript"),
+    **dict.fromkeys((media.CALENDAR, media.CONTACTS), "calendar:read_calendar"),
     **dict.fromkeys(media.WORKBOOKS, "sheets:read_workbook"),
     **dict.fromkeys(media.IMAGES, "pdf_image:read_image"),
 }
-_WITH_CHARSET: Final = frozenset({media.HTML, media.CSV, media.TSV})
+WITHOUT_CHILD: Final = frozenset({media.CSV, media.TSV, *media.TRANSCRIPTS, media.CALENDAR, media.CONTACTS})
+"""Types that are read in time that grows with their size, without a child process."""
+_WITH_CHARSET: Final = WITHOUT_CHILD | {media.HTML}
 _WITH_OCR: Final = frozenset({media.PDF, *media.IMAGES})
 _NO_OCR: Final = OcrOptions()
 
