@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 CHUNKS_PER_STEP = 500
 """Chunks read in one transaction: a fraction of a second, in which their documents cannot be written."""
 _PAUSE_S = 0.2
+_PATIENCE_S = 10.0
+"""Longest wait while all remaining documents are being written; a worker indexes what is left."""
 
 _UNREAD = "SELECT tenant_id, id, document_count FROM vectorforge.unread_collections()"
 _ENTER = "SELECT vectorforge.enter_tenant(%s)"
@@ -74,7 +76,6 @@ async def read_unread_terms(
     *,
     on_progress: Callable[[int, int], None] | None = None,
     chunks_per_step: int = CHUNKS_PER_STEP,
-    patience_s: float = 10.0,
 ) -> tuple[int, bool]:
     """Index the words of every chunk whose words are not indexed.
 
@@ -82,8 +83,6 @@ async def read_unread_terms(
         conninfo: Connection string of the role that migrates.
         on_progress: Called after each step with the documents done by this call, and how many there are.
         chunks_per_step: Chunks in one transaction, 1 to 10,000.
-        patience_s: Longest wait while all remaining documents are being written; a worker
-                indexes what is left.
 
     Returns:
         The number of chunks indexed, and True if none is left.
@@ -94,7 +93,7 @@ async def read_unread_terms(
     from psycopg.rows import dict_row
 
     documents = chunks = 0
-    give_up_at = time.monotonic() + patience_s
+    give_up_at = time.monotonic() + _PATIENCE_S
     async with migrator_connection(conninfo) as connection:
         connection.row_factory = dict_row
         while unread := await _unread(connection):
@@ -107,7 +106,7 @@ async def read_unread_terms(
                     if on_progress:
                         on_progress(documents, max(total, documents))
             if any(step.state != "busy" for step in steps):
-                give_up_at = time.monotonic() + patience_s
+                give_up_at = time.monotonic() + _PATIENCE_S
             elif time.monotonic() > give_up_at:
                 return chunks, False
             else:

@@ -14,17 +14,13 @@ from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.embedding_switch.repo import EmbeddingSwitch, EmbeddingSwitchRepository
 from vectorforge.errors import InvalidInputError, UnknownModelError
 from vectorforge.types import Collection, DistanceMetric
+from vectorforge.vectorstore.search.vectors import OPERATORS
 from vectorforge.vectorstore.validation import wire_vector
 
 _TRIED: Final = 16
 """Chunks embedded to measure a model's rate: about a second of a small local one."""
 
 
-_OPERATORS = {
-    DistanceMetric.COSINE: "<=>",
-    DistanceMetric.INNER_PRODUCT: "<#>",
-    DistanceMetric.L2: "<->",
-}
 # The latest record of each text, newest first; failed queries count as well.
 _LOGGED = """
 SELECT query_text FROM (
@@ -84,7 +80,7 @@ class ModelComparison:
     ) -> list[NearChunk]:
         """Return the k chunks nearest to a vector of a space, nearest first, by exact comparison."""
         values = {**self._scope, "space": space, "query": wire_vector(query), "k": k}
-        rows = await self._db.fetch_all(_NEAREST.format(operator=_OPERATORS[metric]), values)
+        rows = await self._db.fetch_all(_NEAREST.format(operator=OPERATORS[metric]), values)
         return [NearChunk(**row) for row in rows]
 
     async def size(self) -> tuple[int, int]:

@@ -128,9 +128,7 @@ class ProfileVectorStore:
         drafts = [
             (document, [self._placed(chunk.draft) for chunk in chunks]) for document, chunks in documents
         ]
-        return await self._store.replace_profile(
-            self.collection.id, profile_id, drafts, removing=list(removing)
-        )
+        return await self._store.replace_profile(self.collection.id, profile_id, drafts, removing=removing)
 
     async def delete_profile_chunks(self, profile_id: int) -> int:
         """Remove a profile; return its number of chunks."""

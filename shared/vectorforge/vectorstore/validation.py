@@ -6,6 +6,8 @@ import sys
 from array import array
 from typing import TYPE_CHECKING, Final
 
+from vectorforge.db.repositories.collection_repo import MAX_DIMENSION
+from vectorforge.db.repositories.embedding_space_repo import MAX_HALF_DIMENSION
 from vectorforge.errors import InvalidInputError
 from vectorforge.types import SearchMode, Vector, has_ordinary_length
 
@@ -16,12 +18,8 @@ MAX_TOP_K: Final = 1_000
 """Maximum number of chunks of one search."""
 MAX_PROFILE_ID: Final = 2**63 - 1
 """Limit of bigint."""
-MAX_DIMENSION: Final = 16_000
-"""Limit of the type vector."""
 MAX_VECTOR_INDEX_DIMENSION: Final = 2_000
 """Limit of an HNSW index on vector: https://github.com/pgvector/pgvector#hnsw."""
-MAX_HALFVEC_INDEX_DIMENSION: Final = 4_000
-"""Limit of an HNSW index on halfvec; above, every search is exact."""
 MAX_HALF: Final = 65_504.0
 """Largest number of a half-precision float."""
 MAX_NORM: Final = 1e18
@@ -47,7 +45,7 @@ def single_precision(vector: Vector, *, field: str) -> "array[float]":
             f"{field} must have 1 to {MAX_DIMENSION} dimensions, not {len(numbers)}.", field=field
         )
     _check_length(numbers, field)
-    halved = MAX_VECTOR_INDEX_DIMENSION < len(numbers) <= MAX_HALFVEC_INDEX_DIMENSION
+    halved = MAX_VECTOR_INDEX_DIMENSION < len(numbers) <= MAX_HALF_DIMENSION
     if halved and max(map(abs, numbers)) > MAX_HALF:
         raise InvalidInputError(
             f"{field}: with {len(numbers)} dimensions no number may exceed {MAX_HALF:.0f} in half precision.",

@@ -75,7 +75,7 @@ class EmbeddingModelRepository:
 
 _ATTEMPTS: Final = 3
 MAX_HALF_DIMENSION: Final = 4_000
-"""Limit of an HNSW index on ``halfvec``: https://github.com/pgvector/pgvector#hnsw."""
+"""Limit of an HNSW index on ``halfvec``; above, every search is exact: https://github.com/pgvector/pgvector#hnsw."""
 ENSURE_SPACE = """
 SELECT vectorforge.ensure_embedding_space(%(distance_metric)s, %(dimension)s, %(kind)s) AS space
 """

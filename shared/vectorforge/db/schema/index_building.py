@@ -95,9 +95,8 @@ async def missing_build_s(conninfo: str, *, larger_than: int) -> float:
     Raises:
         DatabaseUnavailableError: No connection.
     """
-    with translated_errors():
-        async with as_owner(conninfo) as connection:
-            spaces = await fetch_spaces(connection, larger_than)
+    async with as_owner(conninfo) as connection:
+        spaces = await fetch_spaces(connection, larger_than)
     numbers = sum(
         _vectors(index, collection) * index.dimension for index in spaces for collection in index.missing()
     )
@@ -148,16 +147,15 @@ async def build_indexes(
         DatabaseUnavailableError: No connection, or it was lost.
         DatabaseError: The server rejected a statement.
     """
-    with translated_errors():
-        async with as_owner(conninfo) as connection:
-            if not (await fetch(connection, _TRY_LOCK))[0]["held"]:
-                raise ConflictError("Another process is already building the vector indexes.")
-            builder = _Builder(connection, conninfo, resources or BuildResources(), on_progress)
-            try:
-                return await builder.build_missing(larger_than, spaces)
-            finally:
-                if not connection.broken:  # closing it would release the lock a moment later
-                    await connection.execute(_UNLOCK)
+    async with as_owner(conninfo) as connection:
+        if not (await fetch(connection, _TRY_LOCK))[0]["held"]:
+            raise ConflictError("Another process is already building the vector indexes.")
+        builder = _Builder(connection, conninfo, resources or BuildResources(), on_progress)
+        try:
+            return await builder.build_missing(larger_than, spaces)
+        finally:
+            if not connection.broken:  # closing it would release the lock a moment later
+                await connection.execute(_UNLOCK)
 
 
 @dataclass(eq=False, repr=False, slots=True)  # its address has the password

@@ -186,11 +186,10 @@ async def table_statistics(conninfo: str) -> tuple[list[TableStatistics], int]:
     Raises:
         DatabaseUnavailableError: No connection.
     """
-    with translated_errors():
-        async with as_owner(conninfo) as connection:
-            tables = [TableStatistics(**row) for row in await fetch(connection, _TABLES)]
-            [buffers] = await fetch(connection, _SHARED_BUFFERS)
-            return tables, buffers["bytes"]
+    async with as_owner(conninfo) as connection:
+        tables = [TableStatistics(**row) for row in await fetch(connection, _TABLES)]
+        [buffers] = await fetch(connection, _SHARED_BUFFERS)
+        return tables, buffers["bytes"]
 
 
 async def list_indexes(conninfo: str, *, larger_than: int = EXACT_SCAN_LIMIT) -> list[SpaceIndex]:
@@ -204,24 +203,24 @@ async def list_indexes(conninfo: str, *, larger_than: int = EXACT_SCAN_LIMIT) ->
         DatabaseUnavailableError: No connection.
         DatabaseError: The schema is outdated, or the role may not read it.
     """
-    with translated_errors():
-        async with as_owner(conninfo) as connection:
-            return await fetch_spaces(connection, larger_than)
+    async with as_owner(conninfo) as connection:
+        return await fetch_spaces(connection, larger_than)
 
 
 @asynccontextmanager
 async def as_owner(conninfo: str) -> "AsyncIterator[AsyncConnection[DictRow]]":
-    """Connect as the owner of the tables, with autocommit.
+    """Connect as the owner of the tables, with autocommit; translate the driver's errors.
 
     Raises:
         DatabaseUnavailableError: No connection.
     """
     from psycopg.rows import dict_row
 
-    async with migrator_connection(conninfo) as connection:
-        connection.row_factory = dict_row
-        await connection.execute("SET ROLE vectorforge_migrator")
-        yield connection
+    with translated_errors():
+        async with migrator_connection(conninfo) as connection:
+            connection.row_factory = dict_row
+            await connection.execute("SET ROLE vectorforge_migrator")
+            yield connection
 
 
 async def fetch_spaces(connection: "AsyncConnection[DictRow]", larger_than: int) -> list[SpaceIndex]:

@@ -3,8 +3,9 @@
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from vectorforge.db.repositories.embedding_space_repo import MAX_HALF_DIMENSION
 from vectorforge.types import DistanceMetric
-from vectorforge.vectorstore.validation import MAX_HALFVEC_INDEX_DIMENSION, MAX_VECTOR_INDEX_DIMENSION
+from vectorforge.vectorstore.validation import MAX_VECTOR_INDEX_DIMENSION
 
 OPERATORS: Final = {
     DistanceMetric.COSINE: "<=>",
@@ -58,7 +59,7 @@ def index_kind(space: str, dimension: int) -> IndexKind:
         dimension: Dimension of its vectors; too long ones are indexed in half precision anyway.
     """
     name = next((part for part in reversed(space.split("_")) if part and part in _INDEX_KINDS), "")
-    if not name and MAX_VECTOR_INDEX_DIMENSION < dimension <= MAX_HALFVEC_INDEX_DIMENSION:
+    if not name and MAX_VECTOR_INDEX_DIMENSION < dimension <= MAX_HALF_DIMENSION:
         name = "half"
     return _INDEX_KINDS[name]
 
