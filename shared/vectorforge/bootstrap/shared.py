@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from vectorforge.config import AwsSettings, VectorForgeConfig
@@ -286,17 +286,19 @@ class Shared:
             tenant_id: The tenant.
             leaves_files: Leave uploaded files to the process that ingests them.
         """
-        from vectorforge.erasure.eraser import tenant_eraser
+        from vectorforge.erasure.eraser import Eraser, ReplayedErasures, unreached_places
+        from vectorforge.erasure.repo import ErasureDatabase, ErasureRepository
 
-        settings, bucket = self.config.aws, self.aws.originals_bucket
-        return tenant_eraser(
-            self.database,
-            tenant_id,
+        settings, bucket, reader = self.config.aws, self.aws.originals_bucket, self.reader
+        own = ErasureDatabase(self.database, tenant_id)
+        on_aws = bool(settings.query_log_queue_url or settings.uploads_bucket or bucket)
+        return Eraser(
+            ErasureRepository(own),
             files=None if leaves_files else self.aws.uploaded_files,
-            originals=None if bucket is None else partial(removed_originals, bucket),
+            originals=None if bucket is None else removed_originals(bucket, own),
+            replicas=None if reader is None else ReplayedErasures(reader, tenant_id),
             leaves_files=leaves_files,
-            reader=self.reader,
-            on_aws=bool(settings.query_log_queue_url or settings.uploads_bucket or bucket),
+            not_reached=unreached_places(on_replicas=reader is not None, on_aws=on_aws),
             on_begun=lambda: self._note_erasure(tenant_id),
         )
 

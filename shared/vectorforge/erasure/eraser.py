@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID, uuid4
 
 from vectorforge.db.connection import Database
-from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.deadline import Deadline
 from vectorforge.erasure.repo import (
     Erasure,
@@ -217,35 +216,12 @@ class Eraser:
         return erasure
 
 
-def tenant_eraser(
-    database: Database,
-    tenant_id: str,
-    *,
-    files: UploadedFiles | None,
-    originals: Callable[[TenantDatabase], RemovedOriginals] | None,
-    leaves_files: bool,
-    reader: "Reader | None" = None,
-    on_aws: bool,
-    on_begun: Callable[[], object],
-) -> Eraser:
-    """Return the eraser of a tenant, as the app's or the eraser's role.
-
-    ``leaves_files`` leaves files in buckets to the process that ingests them; ``on_aws`` also lists the
-    copies that only AWS services hold. Certificates wait for a replica of ``reader``.
-    """
-    own = ErasureDatabase(database, tenant_id)
-    return Eraser(
-        ErasureRepository(own),
-        files=None if leaves_files else files,
-        originals=None if originals is None else originals(own),
-        replicas=None if reader is None else ReplayedErasures(reader, tenant_id),
-        leaves_files=leaves_files,
-        not_reached=(
-            *_NEVER_REACHED,
-            *(() if reader is None else _NOT_REACHED_ON_REPLICAS),
-            *(_NOT_REACHED_ON_AWS if on_aws else ()),
-        ),
-        on_begun=on_begun,
+def unreached_places(*, on_replicas: bool, on_aws: bool) -> Sequence[str]:
+    """Return the places that may hold copies, for certificates."""
+    return (
+        *_NEVER_REACHED,
+        *(_NOT_REACHED_ON_REPLICAS if on_replicas else ()),
+        *(_NOT_REACHED_ON_AWS if on_aws else ()),
     )
 
 
