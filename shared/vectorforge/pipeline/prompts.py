@@ -8,19 +8,7 @@ import string
 from dataclasses import asdict
 
 from vectorforge.errors import InvalidInputError
-from vectorforge.tokens import estimate_tokens
-
-__all__ = [
-    "DEFAULT_SYSTEM_PROMPT",
-    "DOCRAG_SYSTEM_PROMPT",
-    "DOCRAG_USER_PROMPT",
-    "RAG_QUERY_SYSTEM_PROMPT",
-    "estimate_tokens",
-    "fence",
-    "fill_template",
-    "render_template",
-    "without_fence_number",
-]
+from vectorforge.tokens import estimate_tokens as estimate_tokens
 
 DEFAULT_SYSTEM_PROMPT = """
 You are a helpful assistant that answers questions based on the provided context.

@@ -39,7 +39,8 @@ class StopSignal:
         Raises:
             QueryStopped: The end was requested.
         """
-        task = _current_task()
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine runs in a task
         async with aclosing(texts):
             while not self.requested:
                 cancelled_before = task.cancelling()
@@ -57,9 +58,3 @@ class StopSignal:
                     return
                 yield text
         raise QueryStopped
-
-
-def _current_task() -> "asyncio.Task[object]":
-    task = asyncio.current_task()
-    assert task is not None  # noqa: S101 - a coroutine runs in a task
-    return task

@@ -112,11 +112,11 @@ class StepSearch:
         if uses_model:
             plan, step = await (self._plan(1) if first is None else first)
             self._note(step)
-            queries, origin = (() if plan is None else plan.queries), "model"
+            await self._search_for(1, () if plan is None else plan.queries, "model")
         else:
-            queries, origin = split(self.run.search_text), "rules"
+            queries = split(self.run.search_text)
             self._note(QueryStep("plan", 1, "rules", queries))
-        await self._search_for(1, queries, "model" if origin == "model" else "rules")
+            await self._search_for(1, queries, "rules")
 
     async def _further_rounds(self) -> None:
         """Search for what is missing, at most twice, and read one document."""
