@@ -177,13 +177,16 @@ async def test_rejected_parameters_are_cached_per_model() -> None:
     async def never_content(refused: frozenset[str]) -> str:
         raise ValueError("temperature")
 
-    assert await memory.send("a", picky, str) == ("fine", frozenset({"temperature", "top_p"}))
-    await memory.send("a", picky, str)
+    def name(exc: Exception, _: frozenset[str]) -> str:
+        return str(exc)
+
+    assert await memory.send("a", picky, name) == ("fine", frozenset({"temperature", "top_p"}))
+    await memory.send("a", picky, name)
     assert sent == [set(), {"temperature"}, {"temperature", "top_p"}, {"temperature", "top_p"}]
     with pytest.raises(ValueError, match="temperature"):
-        await memory.send("b", never_content, str)
+        await memory.send("b", never_content, name)
     assert memory.of("b") == frozenset()
     for number in range(256):
-        await memory.send(f"model {number}", picky, str)
+        await memory.send(f"model {number}", picky, name)
     assert memory.of("a") == frozenset()
     assert memory.of("model 0") == {"temperature", "top_p"}

@@ -82,7 +82,7 @@ class RefusedParameters:
         self,
         model: str,
         attempt: Callable[[frozenset[str]], Awaitable[T]],
-        refused_name: Callable[[Exception], str | None],
+        refused_name: Callable[[Exception, frozenset[str]], str | None],
         is_callers_schema: bool = False,
     ) -> tuple[T, frozenset[str]]:
         """Send a request, and resend it without each parameter that the model refuses.
@@ -90,7 +90,7 @@ class RefusedParameters:
         Args:
             model: Model of the request; its refusals are cached once a request without them succeeds.
             attempt: Sends the request without the given parameters.
-            refused_name: Returns the parameter that an exception refuses; None raises the exception.
+            refused_name: Returns the parameter that an exception refuses, given those left out, or None.
             is_callers_schema: True: a refusal of the schema is not cached.
 
         Returns:
@@ -101,7 +101,7 @@ class RefusedParameters:
             try:
                 result = await attempt(refused)
             except Exception as exc:
-                name = refused_name(exc)
+                name = refused_name(exc, refused)
                 if name is None or name in refused:
                     raise
                 refused |= {name}
@@ -189,21 +189,16 @@ class HttpLLMProvider(BaseLLMProvider, Generic[Client]):
         """Send the request; return the response, to be closed, and the parameters left out."""
         url = self._url(self._path)
         connect_s = min(CONNECT_TIMEOUT_S, call.timeout_s)
-        left_out: frozenset[str] = frozenset()
+        config = call.config
 
         async def attempt(refused: frozenset[str]) -> VendorResponse:
-            nonlocal left_out
-            left_out = refused
             body = self._request_body(call, refused, stream=stream)
             # The base class limits silence, and counts pings as silence.
             return await self._transport.post(url, body, connect_timeout_s=connect_s)
 
-        def refused_name(exc: Exception) -> str | None:
-            if not isinstance(exc, VendorStatusError):
-                return None
-            return self._refused_name(exc, call.config, left_out)
+        def refused_name(exc: Exception, refused: frozenset[str]) -> str | None:
+            return self._refused_name(exc, config, refused) if isinstance(exc, VendorStatusError) else None
 
-        config = call.config
         sent = self._refused.send(config.model, attempt, refused_name, config.is_callers_schema)
         response, refused = await sent
         return response, dropped_parameters(config, {*refused, *self.unsupported})

@@ -248,7 +248,7 @@ def _output_config(config: LLMRequestConfig, refused: frozenset[str]) -> Mapping
     return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}
 
 
-def _refused_name(exc: Exception) -> str | None:
+def _refused_name(exc: Exception, _: frozenset[str]) -> str | None:
     if not isinstance(exc, VendorStatusError) or exc.code != "ValidationException":
         return None
     if _ABOUT_THE_FORMAT.search(exc.text):
