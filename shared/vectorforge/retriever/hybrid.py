@@ -216,14 +216,14 @@ class HybridRetriever(BaseRetriever):
         collection: Collection | None
         vector: Vector | None = None
         lookup = request.lookup
-        uncached = request.embedding_provider is not None or FRESH_VECTORS.get()
-        if lookup is not None and (uncached or self._query_vectors is None or lookup.query == request.query):
-            collection = lookup.collection
-            vector = None if uncached or self._query_vectors is None else lookup.vector
-        elif self._query_vectors is None or uncached:
+        is_uncached = request.embedding_provider is not None or FRESH_VECTORS.get()
+        cache = None if is_uncached else self._query_vectors
+        if lookup is not None and (cache is None or lookup.query == request.query):
+            collection, vector = lookup.collection, None if cache is None else lookup.vector
+        elif cache is None:
             collection = await self._collection_repo.find_by_id(request.collection_id)
         else:
-            collection, vector = await self._query_vectors.find(request.collection_id, request.query)
+            collection, vector = await cache.find(request.collection_id, request.query)
         if collection is None:
             raise NotFoundError(f"Collection {request.collection_id} not found")
         if vector is None or len(vector) != collection.dimension:
