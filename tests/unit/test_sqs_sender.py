@@ -26,7 +26,7 @@ def test_signature_equals_that_of_boto3(host: str, token: str | None) -> None:
     keys = AwsKeys(KEYS.key_id, KEYS.secret, token, KEYS.region)
     body = json.dumps({"MessageBody": "ü\n " * 100}).encode()
     named = {"content-type": "application/x-amz-json-1.0", "x-amz-target": "AmazonSQS.SendMessage"}
-    headers = keys.signed("sqs", host, named, body)
+    headers = keys.signed(host, named, body)
 
     signer = SigV4Auth(Credentials(keys.key_id, keys.secret, token), "sqs", keys.region)
     sent = {name: value for name, value in headers.items() if name != "Authorization"}

@@ -53,7 +53,7 @@ def find_records(line: str, *, nesting: int = 0) -> Iterator[str]:
     elif nesting < _MAX_NESTING:
         for text in _messages(line, start):
             yield from find_records(text, nesting=nesting + 1)
-        if _CUT_OFF.search(line) and not _is_json(line[start:]):
+        if _CUT_OFF.search(line) and _decoded(line, start) is None:
             yield line
 
 
@@ -120,7 +120,3 @@ def _decoded(line: str, start: int) -> tuple[Any, int] | None:
         return _DECODER.raw_decode(line, start)
     except (ValueError, RecursionError):
         return None
-
-
-def _is_json(text: str) -> bool:
-    return _decoded(text, 0) is not None

@@ -48,17 +48,13 @@ class AwsKeys:
             return None
         return cls(key_id, secret, read("AWS_SESSION_TOKEN") or None, region)
 
-    def signed(self, service: str, host: str, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
-        """Return the headers of a POST to ``/`` with its signature.
+    def signed(self, host: str, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
+        """Return the headers of a POST to SQS's ``/`` with its signature.
 
-        Args:
-            service: Name of the service in the signature, e.g. "sqs".
-            host: Host of the request, with the port if it is not the scheme's.
-            headers: Further headers to sign, with their names in lower case.
-            body: Body of the request.
+        ``host`` has the port if that is not the scheme's, and the names of ``headers`` are in lower case.
         """
         now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-        scope = f"{now[:8]}/{self.region}/{service}/aws4_request"
+        scope = f"{now[:8]}/{self.region}/sqs/aws4_request"
         sent = {**headers, "x-amz-date": now}
         if self.token is not None:
             sent["x-amz-security-token"] = self.token
@@ -104,7 +100,7 @@ class SqsSender:
         session = session_for(self)
         body = orjson.dumps({"QueueUrl": self._queue_url, "MessageBody": message})
         named = {"content-type": "application/x-amz-json-1.0", "x-amz-target": "AmazonSQS.SendMessage"}
-        headers = self._keys.signed("sqs", self._host, named, body)
+        headers = self._keys.signed(self._host, named, body)
         try:
             response = await session.send("POST", self._url, body, headers, _CONNECT_TIMEOUT_S)
         except VendorConnectionError:  # e.g. one that SQS closed while the function was frozen

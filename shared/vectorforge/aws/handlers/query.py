@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from vectorforge.api.app import create_app
+from vectorforge.api.app import create_app, create_unconfigured_app
 from vectorforge.api.routers import QUERY_ROUTERS
 from vectorforge.aws.observability import FunctionTelemetry
 from vectorforge.bootstrap import Application
@@ -87,15 +87,11 @@ class QueryFunction:
         try:
             application = Application.build(config, metrics=telemetry.metrics, tracer=telemetry.tracer)
         except NotConfiguredError:
-            return self._without_key(telemetry, config.aws)
+            # A key may come at any time, and this process may live for hours: it looks again.
+            app = create_unconfigured_app(_not_configured(config.aws))
+            adapter = _make_adapter(app, config.aws)
+            return _Started(telemetry, adapter, time.monotonic() + self._look_again_s)
         return _Started(telemetry, _prepare(application))
-
-    def _without_key(self, telemetry: FunctionTelemetry, aws: AwsSettings) -> "_Started":
-        from vectorforge.api.app import create_unconfigured_app
-
-        # A key may come at any time, and this process may live for hours: it looks again.
-        adapter = _make_adapter(create_unconfigured_app(_not_configured(aws)), aws)
-        return _Started(telemetry, adapter, time.monotonic() + self._look_again_s)
 
 
 def _prepare(application: Application) -> "StreamingHandler | _BufferedHandler":
