@@ -81,7 +81,6 @@ class OpenAIError(BaseModel):
     error: OpenAIErrorDetail
 
 
-_UNPROCESSABLE = 422
 _UNUSABLE = "A value is invalid; `error.param` has the field."
 
 
@@ -93,16 +92,15 @@ def openai_problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """
     content = _body(OpenAIError)
     described = {status: {**response, "content": content} for status, response in problems(*statuses).items()}
-    return {**described, 400: {**described[_UNPROCESSABLE], "description": _UNUSABLE}}
+    return {**described, 400: {**described[422], "description": _UNUSABLE}}
 
 
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
-_SERVER_ERROR = 500
 
 
 def openai_status(status: int) -> int:
     """Return the status in OpenAI's API: 400 instead of 422, which its clients have a class for."""
-    return 400 if status == _UNPROCESSABLE else status
+    return 400 if status == 422 else status
 
 
 def openai_error(problem: Problem) -> dict[str, Any]:
@@ -114,7 +112,7 @@ def openai_error(problem: Problem) -> dict[str, Any]:
     known = _TYPES.get(problem.status, "invalid_request_error")
     error = {
         "message": problem.detail,
-        "type": "server_error" if problem.status >= _SERVER_ERROR else known,
+        "type": "server_error" if problem.status >= 500 else known,
         "param": field,
         "code": problem.code,
     }
@@ -148,7 +146,7 @@ def aws_exception(problem: Problem) -> str:
     """Return the type of an error in the service model of ``bedrock-agent-runtime``."""
     if problem.code == "route_not_found":
         return "UnknownOperationException"
-    other = "InternalServerException" if problem.status >= _SERVER_ERROR else "ValidationException"
+    other = "InternalServerException" if problem.status >= 500 else "ValidationException"
     return _EXCEPTIONS.get(problem.status, other)
 
 

@@ -77,7 +77,6 @@ _HTTP_CODES: Mapping[int, str] = {
 _INTERNAL_DETAIL = "Something went wrong on the server; its log has the details under this request id."
 _DEFAULT_RETRY_AFTER_S = 2.0
 _MAX_FIELD_PROBLEMS = 20
-_NOT_FOUND = 404
 _ROUTE_NOT_FOUND = "This route is not supported. GET /openapi.json lists every route."
 
 
@@ -180,7 +179,7 @@ def http_problem(
 
 def route_not_found(state: RequestState) -> JSONResponse:
     """Return the 404 of a path that no route serves."""
-    return http_problem(_NOT_FOUND, _ROUTE_NOT_FOUND, state=state)
+    return http_problem(404, _ROUTE_NOT_FOUND, state=state)
 
 
 def install_problem_handlers(app: FastAPI) -> None:
@@ -191,9 +190,9 @@ def install_problem_handlers(app: FastAPI) -> None:
 
     async def http(request: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, HTTPException)  # noqa: S101 - registered for this class only, below
-        if exc.status_code == _NOT_FOUND:  # raised by the router only; our own is ``NotFoundError``
-            return route_not_found(RequestState.of(request.scope))
         state = RequestState.of(request.scope)
+        if exc.status_code == 404:  # raised by the router only; our own is ``NotFoundError``
+            return route_not_found(state)
         detail, headers = exc.detail, exc.headers
         if "Allow" in (headers or {}):  # with the methods of the path's first route only
             routes = [route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE]

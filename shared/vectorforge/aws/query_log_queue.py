@@ -124,8 +124,6 @@ https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quota
 MAX_LINE_BYTES = 250_000
 """Longest line on stdout: forwarders of CloudWatch events often apply the former limit of 256 KiB."""
 
-_THREADS = 4
-
 
 class QueryLogQueue:
     """Sink for the records of all tenants of a process.
@@ -156,7 +154,7 @@ class QueryLogQueue:
         self._sender = SqsSender(keys, queue_url) if keys is not None else None
         self._is_closed = False
         # Separate threads: hanging calls must block only the log.
-        self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="query-log")
+        self._executor = ThreadPoolExecutor(4, thread_name_prefix="query-log")
 
     def for_tenant(self, tenant_id: str) -> "TenantQueryLogQueue":
         """The queue as the sink of one tenant's records."""

@@ -102,12 +102,11 @@ _BY_STATUS: Final[Mapping[int, type[ResponseError]]] = {
     422: InvalidRequestError,
     429: RateLimitedError,
 }
-_FIRST_SERVER_STATUS = 500
 
 
 def response_error(
     status: int, problem: Mapping[str, Any], retry_after_s: float | None = None
 ) -> ResponseError:
     """Return the error of a status and its problem document."""
-    default = ServiceError if status >= _FIRST_SERVER_STATUS else ResponseError
+    default = ServiceError if status >= 500 else ResponseError
     return _BY_STATUS.get(status, default)(status, problem, retry_after_s)

@@ -176,8 +176,6 @@ _TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 _REFUSED_HEADERS = frozenset({"jku", "jwk", "x5u", "x5c", "crit", "b64", "zip", "cty", "enc"})
 """Headers that contain or locate a key, or change the encoding of the token."""
 _NOT_VALID = "The access token is not valid, or not for this service."
-_EXPIRED = "The access token has expired."
-_NO_TENANT = "The access token names no tenant."
 _UNUSABLE_TENANT = (
     f"The tenant of the access token must be 1 to {MAX_TENANT_BYTES} bytes of printable text, in Unicode's "
     "form NFC and without spaces at its ends."
@@ -222,7 +220,7 @@ class AccessTokens:
                 options={"require": ["exp", "iss", "aud"]},
             )
         except jwt.ExpiredSignatureError:
-            raise AuthenticationError(_EXPIRED, presented=True) from None
+            raise AuthenticationError("The access token has expired.", presented=True) from None
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError) as exc:
             raise AuthenticationError(_NOT_VALID, presented=True) from exc
         _check_times(claims)
@@ -256,7 +254,7 @@ def _check_times(claims: Mapping[str, Any]) -> None:
 def _checked_tenant(tenant: object) -> str:
     """Validate a tenant, so that names with invisible differences cannot be two tenants."""
     if not isinstance(tenant, str) or not tenant:
-        raise AuthenticationError(_NO_TENANT, presented=True)
+        raise AuthenticationError("The access token names no tenant.", presented=True)
     is_plain = tenant.isprintable() and tenant == tenant.strip() and is_normalized("NFC", tenant)
     try:
         if is_plain:

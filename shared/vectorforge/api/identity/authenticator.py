@@ -53,7 +53,6 @@ _BEDROCK_SIGNATURE = re.compile(
 _SHA256_HEX = re.compile(r"[0-9a-fA-F]{64}")
 _NO_CREDENTIAL = "An API key is required: Authorization: Bearer <key>."
 _NO_TENANT = "The caller is authenticated by the front door but not assigned to a tenant."
-_SEVERAL = "The request's credentials belong to different tenants."
 
 
 class Authenticator:
@@ -187,7 +186,7 @@ def check_credential_headers(headers: Headers) -> None:
 def _together(principals: Collection[Principal]) -> Principal:
     """Return one principal with the scopes that all of them have; they must belong to one tenant."""
     if len({principal.tenant for principal in principals}) > 1:
-        raise AuthenticationError(_SEVERAL, presented=True)
+        raise AuthenticationError("The request's credentials belong to different tenants.", presented=True)
     first, *others = principals
     scopes = first.scopes.intersection(*(other.scopes for other in others))
     remembered = frozenset().union(*(principal.remembered_keys for principal in principals))

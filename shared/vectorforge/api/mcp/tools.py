@@ -62,10 +62,6 @@ def _definition(name: str) -> ToolDefinition[Any]:
     return ToolDefinition(name, title, tool.description, tool.arguments, result, run)
 
 
-DOCUMENT_DEFINITIONS: Final = tuple(map(_definition, DOCUMENT_TOOLS))
-"""In the order in which they are listed."""
-
-
 def _text(result: BaseModel) -> str:
     match result:
         case CollectionsResult(collections=collections, total=total):
@@ -222,6 +218,6 @@ _DEFINITIONS: Final[tuple[ToolDefinition[Any], ...]] = (
 )
 
 TOOLS: Final[Mapping[str, ToolDefinition[Any]]] = {
-    tool.name: tool for tool in (*_DEFINITIONS, *DOCUMENT_DEFINITIONS)
+    tool.name: tool for tool in (*_DEFINITIONS, *map(_definition, DOCUMENT_TOOLS))
 }
 """By name, in the order in which they are listed."""

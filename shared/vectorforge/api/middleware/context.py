@@ -35,9 +35,7 @@ from vectorforge.telemetry import REQUEST_ID, TRACE_PARENT, MetricsCollector
 logger = logging.getLogger(__name__)
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_NO_ROUTE: Final = "unmatched"
 _CLIENT_GONE: Final = 499  # nginx's number for a disconnect before the response
-_INTERNAL_ERROR: Final = 500
 _HEADERS: Final = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
 """Headers of every response; no route sets them itself."""
 _MINUTE_S, _DAY_S = 60, 86_400
@@ -78,7 +76,7 @@ class RequestMetrics:
             await self.app(scope, receive, watching_send)
             failed = False
         except Exception:
-            status = _INTERNAL_ERROR if status == _CLIENT_GONE else status
+            status = 500 if status == _CLIENT_GONE else status
             raise
         finally:
             self._record(scope, status, (time.perf_counter() - started) * 1000, failed=failed)
@@ -195,7 +193,7 @@ def _service_limit(name: str, left: int | None, reset_s: float | None) -> str:
 
 
 def _route_of(scope: Scope) -> str:
-    template: str = getattr(scope.get("route"), "path", _NO_ROUTE)
+    template: str = getattr(scope.get("route"), "path", "unmatched")
     return template
 
 

@@ -35,8 +35,6 @@ PART_BYTES: Final = 64 * 1024
 _STALL_S: Final = 10.0
 _DISCARDED_BYTES: Final = 128 * 1024 * 1024
 _READS_TOO_SLOWLY: Final = "the client reads its response too slowly"
-_TOO_SLOW: Final = "Timed out reading the request body."
-_WRONG_HOST: Final = "Host not allowed."
 _CROSS_SITE: Final = "Origin not allowed; add it to VECTORFORGE_CORS_ORIGINS."
 
 
@@ -113,7 +111,7 @@ class LocalGuard:
         state = RequestState.of(scope)
         host = _host_name(Headers(scope=scope).get("host", ""))
         if self._hosts and "*" not in self._hosts and host not in self._hosts:
-            response = http_problem(421, _WRONG_HOST, state=state, code="wrong_host")
+            response = http_problem(421, "Host not allowed.", state=state, code="wrong_host")
         elif self._allowed is not None and is_foreign(scope, self._allowed):
             response = http_problem(403, _CROSS_SITE, state=state, code="cross_site")
         else:
@@ -184,7 +182,8 @@ class BodyLimit:
                 async with asyncio.timeout_at(give_up_at):
                     message = await receive()
             except TimeoutError:
-                raise HTTPException(408, _TOO_SLOW, headers={"Connection": "close"}) from None
+                too_slow = "Timed out reading the request body."
+                raise HTTPException(408, too_slow, headers={"Connection": "close"}) from None
             if message["type"] == "http.request":
                 received += len(message.get("body", b""))
                 complete = not message.get("more_body", False)

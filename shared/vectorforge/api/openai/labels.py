@@ -41,17 +41,13 @@ def without_sources_footer(text: str) -> str:
 def _named(source: SourceCitation, locations: Sequence[Location]) -> str:
     title = _plain(title_of(source, locations))
     if url := link_to(source, locations):
-        return f"[{title}]({_plain_address(url)})"
+        return f"[{title}]({''.join(url.split()).translate(_NO_ADDRESS)})"
     return title if not source.title else f"{title} ({_plain(source.document_source)})"
 
 
 def _plain(text: str) -> str:
     """Return the text on one line with Markdown escaped."""
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
-
-
-def _plain_address(url: str) -> str:
-    return "".join(url.split()).translate(_NO_ADDRESS)
 
 
 _FENCE = re.compile(r"[ \t]{0,100}```")

@@ -10,7 +10,6 @@ import logging
 import time
 from collections import deque
 from contextlib import suppress
-from types import TracebackType
 from typing import Protocol, Self
 from uuid import UUID
 
@@ -53,10 +52,7 @@ class AnswerBuffer:
     """The events of one query; as a context manager it writes until the last one is stored.
 
     Args:
-        streams: Store of the events.
-        query_id: Id of the stream.
         stop: Stops the query on request of another process, or without readers.
-        deadline: Deadline of the query.
         max_bytes: Maximum bytes of all events; later ones are not stored.
         grace_s: Seconds without a reader after which the query is stopped.
     """
@@ -103,9 +99,7 @@ class AnswerBuffer:
             self._writing = asyncio.create_task(self._write_all())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, exc: BaseException | None, trace: object) -> None:
         assert self._writing is not None  # noqa: S101 - entered
         limit_s = min(_LAST_WRITE_S, max(self.deadline.remaining_s(), 0.0) + _LATE_WRITE_S)
         try:

@@ -50,10 +50,6 @@ MAX_WAITING = 16
 _SHORTEST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 0.5
 _PAUSE_GROWTH = 1.5
-_JSON = {"content-type": "application/json"}
-
-AnswerRequest = Callable[[Request], Awaitable[Response]]
-"""Function that answers a request."""
 
 
 class IdempotentResponse(Response):
@@ -63,7 +59,9 @@ class IdempotentResponse(Response):
         InvalidInputError: The key is invalid.
     """
 
-    def __init__(self, request: Request, body: bytes, answer: AnswerRequest) -> None:
+    def __init__(
+        self, request: Request, body: bytes, answer: Callable[[Request], Awaitable[Response]]
+    ) -> None:
         super().__init__()
         scope = request.scope
         path = scope["path"].removeprefix(scope.get("root_path", ""))
@@ -158,7 +156,7 @@ class IdempotentResponse(Response):
         parts = await self._answers.read(answer.query_id, 0)
         if not parts:
             raise AnswerStreamLostError  # it expired or was erased meanwhile
-        headers = dict([*(answer.headers or _JSON).items(), REPLAYED])
+        headers = dict([*(answer.headers or {"content-type": "application/json"}).items(), REPLAYED])
         if parts[-1][0] == answer.last_id:
             headers["content-length"] = str(sum(len(events) for _, events in parts))
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]

@@ -145,21 +145,17 @@ EVENT_DATA: dict[str, type[BaseModel]] = {
 """Name of each event -> model of its data."""
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False)
 _LINE_ENDS = {"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 """No line ends in server-sent events, but in clients that use ``str.splitlines`` (httpx)."""
 
-encode_json = _ENCODER.encode
+encode_json = json.JSONEncoder(ensure_ascii=False).encode
 """Encoder of a value as JSON on one line, without escapes of non-ASCII letters."""
 
 
 def json_event(data: str, *, event: str = "", number: int = 0) -> bytes:
     r"""Encode one event (https://html.spec.whatwg.org/multipage/server-sent-events.html).
 
-    Args:
-        data: JSON without line breaks, as ``encode_json`` and pydantic write it.
-        event: Its name; "" leaves it out.
-        number: Its id; 0 leaves it out.
+    ``data`` is JSON without line breaks. An empty name and the number 0 are left out.
     """
     if not data.isascii():
         for line_end, escaped in _LINE_ENDS.items():  # str.translate is 100 times as slow

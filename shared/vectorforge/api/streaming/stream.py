@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse
@@ -59,14 +58,11 @@ class cancelled_on_disconnect:  # noqa: N801 - read as the statement that it mak
 
     async def __aenter__(self) -> None:
         host = asyncio.current_task()
-        if host is None:
-            raise RuntimeError("needs a running task")
+        assert host is not None  # noqa: S101 - a coroutine runs in a task
         self._host = host
         self._timer = asyncio.get_running_loop().call_later(_UNWATCHED_S, self._start)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, exc: BaseException | None, trace: object) -> None:
         is_own = isinstance(exc, asyncio.CancelledError) and self._gone and self._host.uncancel() == 0
         self._timer.cancel()
         if self._listener is not None:
@@ -112,9 +108,7 @@ class ClientStream:
         self._writing = asyncio.create_task(self._write())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, exc: BaseException | None, trace: object) -> None:
         assert self._writing is not None  # noqa: S101 - entered
         if exc is not None or self.has_gone:
             await end(self._writing)

@@ -41,7 +41,6 @@ _FINISH_REASONS: Mapping[str, str] = {
     "content_filter": "content-filter",
     "deadline": "interrupted",
 }
-_UNKNOWN_FINISH = "other"
 _MEDIA_TYPES: Mapping[str, str] = {
     ".md": "text/markdown",
     ".markdown": "text/markdown",
@@ -156,7 +155,7 @@ def _finish(result: QueryResult, usage: UsageEvent | None) -> Part:
     counted = {"usage": _usage(usage)} if usage else {}
     return {
         "type": "finish",
-        "finishReason": _FINISH_REASONS.get(result.finish_reason, _UNKNOWN_FINISH),
+        "finishReason": _FINISH_REASONS.get(result.finish_reason, "other"),
         "messageMetadata": {**camel_case(metadata), **counted},
     }
 

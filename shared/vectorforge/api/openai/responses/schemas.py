@@ -12,7 +12,6 @@ from vectorforge.api.openai.vector_stores.store_schemas import FoundPassage
 from vectorforge.api.schemas import Locations, LocationText
 from vectorforge.pipeline.types import CitationVerdict
 
-ResponseStatus: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed"]
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 
 
@@ -149,7 +148,7 @@ class ResponseBody(EchoedRequest):
     object: Literal["response"] = "response"
     created_at: int = Field(description="Unix time in seconds.")
     completed_at: int | None
-    status: ResponseStatus
+    status: Literal["in_progress", "completed", "incomplete", "failed"]
     error: ResponseFailure | None
     incomplete_details: IncompleteDetails | None
     output: list[Annotated[OutputItem, Field(discriminator="type")]]
