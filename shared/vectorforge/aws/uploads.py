@@ -58,7 +58,6 @@ class UploadKey:
             ConflictError: The tenant's or the collection's name cannot be part of a key: it would be parsed
                 as another one.
         """
-        made = cls(tenant_id, collection_name, path)
         for name in (tenant_id, collection_name):
             if "/" in name or name != name.strip() or _refusal(name):
                 raise ConflictError(
@@ -72,7 +71,7 @@ class UploadKey:
         size, limit = len(path.encode()), MAX_KEY_BYTES - len(f"{tenant_id}/{collection_name}/".encode())
         if size > limit:
             raise InvalidInputError(f"path must have at most {limit} bytes here, not {size}.", field="path")
-        return made
+        return cls(tenant_id, collection_name, path)
 
     @property
     def key(self) -> str:

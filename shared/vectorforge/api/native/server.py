@@ -11,7 +11,6 @@ from vectorforge.api.error_schemas import problems
 from vectorforge.api.native.pages import page_response
 from vectorforge.api.request_state import RequestState
 from vectorforge.api.schemas import Body
-from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import AuthenticationError, NotFoundError
 from vectorforge.health import HealthChecker
@@ -52,23 +51,13 @@ class LLMProviderBody(Body):
         return super().of(source, capabilities=sorted(source.capabilities), extractive=extractive, **given)
 
 
-class EmbeddingProviderBody(BaseModel):
+class EmbeddingProviderBody(Body):
     """A provider that turns text into vectors."""
 
     name: str
     default_model: str
     dimension: int | None
     is_default: bool
-
-    @classmethod
-    def of(cls, provider: EmbeddingProvider, *, is_default: bool) -> Self:
-        """Return the body of a provider."""
-        return cls(
-            name=provider.name,
-            default_model=provider.default_model,
-            dimension=provider.dimension(),
-            is_default=is_default,
-        )
 
 
 class ProvidersResponse(BaseModel):
@@ -86,7 +75,12 @@ class ProvidersResponse(BaseModel):
         writers = [LLMProviderBody.of(info) for info in llm.infos()]
         return cls(
             llm=writers,
-            embedding=[EmbeddingProviderBody.of(p, is_default=p is default) for p in providers],
+            embedding=[
+                EmbeddingProviderBody.of(
+                    provider, dimension=provider.dimension(), is_default=provider is default
+                )
+                for provider in providers
+            ],
             generation_enabled=bool(writers),
         )
 

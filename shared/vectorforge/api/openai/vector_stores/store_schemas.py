@@ -28,8 +28,8 @@ from vectorforge.types import RetrievedChunk
 Attributes = dict[str, str | int | float | bool]
 
 
-def _no_chunking(value: dict[str, Any] | None) -> dict[str, Any] | None:
-    if value is not None and value.get("type") != "auto":
+def _no_chunking(value: dict[str, Any]) -> dict[str, Any]:
+    if value.get("type") != "auto":
         raise ValueError("only auto is supported; chunking is a setting of the server")
     return value
 
