@@ -34,10 +34,6 @@ _PAUSE_S = 30.0
 _GRACE_S = 3600.0
 """Time for which the last map is used beyond its age while the store is unavailable."""
 _LONGEST_READING_S = 5.0
-_UNAVAILABLE = (
-    "The tenant of the API Gateway key cannot be looked up. Retry in a minute; the "
-    "operator finds the cause in the function's log."
-)
 
 
 class StoredGatewayKeys:
@@ -68,7 +64,10 @@ class StoredGatewayKeys:
         """
         await self.preload()
         if self._holders is None:
-            raise GatewayKeysUnavailableError(_UNAVAILABLE)
+            raise GatewayKeysUnavailableError(
+                "The tenant of the API Gateway key cannot be looked up. Retry in a minute; the operator "
+                "finds the cause in the function's log."
+            )
         return self._holders.get(key_id)
 
     async def preload(self) -> None:

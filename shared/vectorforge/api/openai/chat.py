@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
@@ -17,6 +17,7 @@ from vectorforge.api.openai.chat_schemas import (
     AnswerMessage,
     ChatCompletion,
     ChatCompletionRequest,
+    FinishReason,
     ToolCallMessage,
 )
 from vectorforge.api.openai.labels import LabelRewriter, rewrite_labels, sources_footer
@@ -104,7 +105,6 @@ REFUSED: RefusedOptions = {
 }
 
 
-FinishReason = Literal["stop", "length", "content_filter", "tool_calls"]
 _FINISH_REASONS: Mapping[str, FinishReason] = {
     "length": "length",
     "deadline": "length",  # also incomplete

@@ -147,13 +147,16 @@ class ToolCallMessage(BaseModel):
     annotations: list[Annotation]
 
 
+FinishReason = Literal["stop", "length", "content_filter", "tool_calls"]
+
+
 class AnswerChoice(BaseModel):
     """The one choice."""
 
     index: Literal[0] = 0
     message: AnswerMessage | ToolCallMessage
     logprobs: None = None
-    finish_reason: Literal["stop", "length", "content_filter", "tool_calls"]
+    finish_reason: FinishReason
 
 
 class ChatCompletion(BaseModel):

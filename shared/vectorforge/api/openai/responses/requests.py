@@ -17,7 +17,6 @@ from vectorforge.api.openai.request_schemas import (
     MAX_CLIENT_MESSAGES,
     MAX_CONTENT_PARTS,
     MAX_RESULTS,
-    MAX_TEXT_CHARS,
     AnsweringModel,
     AttributeFilter,
     ClientMessage,
@@ -129,7 +128,7 @@ class ResponseRequest(RetrievalOptions):
             json_schema_input_type=str | list[InputItem],
         ),
     ] = Field(description="The question, or messages, the oldest first.")
-    instructions: Annotated[str, Field(max_length=MAX_TEXT_CHARS)] | None = Field(
+    instructions: Text | None = Field(
         default=None, description="In addition to the prompt with the passages."
     )
     stream: bool | None = Field(default=None, description="True: events come as server-sent events.")
