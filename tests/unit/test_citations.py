@@ -88,6 +88,14 @@ def test_verdict_is_emitted_at_end_of_its_sentence() -> None:
         ("[Source 2 (relevance: 0.99)]", "(Source 2 (relevance: 0.99))"),
         ("[Source\u00a09]", "(Source\u00a09)"),
         ("[Sou\u200brce 9]", "(Sou\u200brce 9)"),
+        ("[Source\n9] and [Sources\r\n1, 2]", "(Source\n9) and (Sources\r\n1, 2)"),
+        ("[\u202eSource 9] and [\u2067 3]", "(\u202eSource 9) and [ 3 ]"),
+        ("[Sou\u034frce 9] and [\ufe0f3]", "(Sou\u034frce 9) and [ 3 ]"),
+        (f"[Source{' ' * 61}9]", f"(Source{' ' * 61}9)"),
+        (
+            "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]",
+            "(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)",
+        ),
         ("［Source 9］ and 【3】", "(Source 9) and [ 3 ]"),
         ("as shown [3].", "as shown [ 3 ]."),
         ("as shown [3][4]", "as shown [ 3 ][ 4 ]"),
@@ -102,7 +110,7 @@ def test_labels_in_documents_are_neutralised(typed: str, neutral: str) -> None:
     assert neutralise_labels(typed) == neutral
 
 
-@given(st.text(alphabet="[]［］ 0123Source\u200b\n,(:/", max_size=60))
+@given(st.text(alphabet="[]［］ 0123Source\u200b\u202e\n,(:/", max_size=60))
 def test_neutralised_text_holds_no_label(text: str) -> None:
     safe = neutralise_labels(text)
     assert list(find_labels(safe, 0, len(safe))) == []

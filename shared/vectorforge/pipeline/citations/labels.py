@@ -12,17 +12,19 @@ from vectorforge.types import RetrievedChunk
 # Such as "[Source 2]", "[Context 2]", "[2]", "[Source 1, 3]", "[Source 1, Source 3]" and "[1][2]"; neither
 # "array[2]" nor "[2](link)".
 # (Patterns begin with the bracket, which is searched for quickly, and then look behind it.)
-_LABEL = pattern_of(
+_LABEL_REGEX = (
     r"\[(?:(?:source|context|sources)\s+(?P<named>\d{1,3}(?:\s*(?:,|;|and|&)\s*(?:source\s+|context\s+)?\d{1,3})*)\]"
-    r"|(?<!\w\[)(?P<bare>\d{1,2}(?:\s*,\s*\d{1,2})*)\](?!\())",
-    re.IGNORECASE,
+    r"|(?<!\w\[)(?P<bare>\d{1,2}(?:\s*,\s*\d{1,2})*)\](?!\())"
 )
+_LABEL = pattern_of(_LABEL_REGEX, re.IGNORECASE)
 _NUMBER = pattern_of(r"\d+")
 _SOURCE = pattern_of(r"source:", re.IGNORECASE)
 _CODE_SPAN = pattern_of(r"`[^`\n]*`")
 
 # Wider than the labels recognized in an answer: a model recognizes more than we do.
-_INVISIBLE = "\u00ad\u200b-\u200f\u2060-\u2064\ufeff"
+_INVISIBLE = (
+    "\u00ad\u034f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff\U000e0000-\U000e01ef"
+)
 _SPACED = rf"[\s{_INVISIBLE}]*"
 _WORD = "|".join(_SPACED.join(word) + "s?" for word in ("source", "context"))
 _OPENING = pattern_of(r"[\[［【〔]")
@@ -32,6 +34,7 @@ _TYPED_NAMED = pattern_of(
 _TYPED_BARE = pattern_of(
     rf"[\[［【〔](?<!\w[\[［【〔]){_SPACED}(\d[\d\s,;&{_INVISIBLE}–-]{{0,40}}?){_SPACED}[\]］】〕](?!\(|:\s*<?\w+://)"
 )
+_TYPED_LABEL = pattern_of(rf"{_LABEL_REGEX}(?!:\s*<?\w+://)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,8 @@ def neutralise_labels(chunk: str) -> str:
     if "[" not in chunk and (chunk.isascii() or not _OPENING.search(chunk)):
         return chunk
     chunk = _TYPED_NAMED.sub(r"(\1)", chunk)
-    return _TYPED_BARE.sub(r"[ \1 ]", chunk)
+    chunk = _TYPED_BARE.sub(r"[ \1 ]", chunk)
+    return _TYPED_LABEL.sub(lambda label: f"({label[0][1:-1]})", chunk)  # longer ones, and across lines
 
 
 _LONGEST_LABEL = 200
