@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from vectorforge.llm.types import GroundingSource
-from vectorforge.pipeline.citations.labels import neutralise_labels
+from vectorforge.pipeline.citations.labels import neutralise_labels, neutralise_source_labels
 from vectorforge.pipeline.prompts import DEFAULT_SYSTEM_PROMPT, fence, fill_template, render_template
 from vectorforge.pipeline.types import SourceCitation
 from vectorforge.tokens import estimate_tokens
@@ -52,10 +52,11 @@ class SourceFormat(ContextFormat):
 
     def write(self, number: int, chunk: RetrievedChunk, *, include_score: bool) -> str:
         """Return the chunk under its source and title."""
-        title = f" - {chunk.document_title}" if chunk.document_title else ""
+        title = neutralise_source_labels(f" - {chunk.document_title}") if chunk.document_title else ""
         relevance = f" (relevance: {chunk.score:.2f})" if include_score else ""
-        named = f"\nSource: {chunk.document_source}{title}{relevance}"
-        return f"{named}\nContent: {neutralise_labels(chunk.chunk.text)}{self.after_text}"
+        name = " ".join(f"{chunk.document_source}{title}".splitlines())
+        text = neutralise_source_labels(chunk.chunk.text)
+        return f"\nSource: {name}{relevance}\nContent: {text}{self.after_text}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ _TYPED_NAMED = pattern_of(
 _TYPED_BARE = pattern_of(
     rf"[\[［【〔](?<!\w[\[［【〔]){_SPACED}(\d[\d\s,;&{_INVISIBLE}–-]{{0,40}}?){_SPACED}[\]］】〕](?!\(|:\s*<?\w+://)"
 )
+_TYPED_SOURCE = pattern_of(rf"\b({_SPACED.join('source')}){_SPACED}:", re.IGNORECASE)
 _TYPED_LABEL = pattern_of(rf"{_LABEL_REGEX}(?!:\s*<?\w+://)", re.IGNORECASE)
 
 
@@ -115,6 +116,11 @@ def neutralise_labels(chunk: str) -> str:
     chunk = _TYPED_NAMED.sub(r"(\1)", chunk)
     chunk = _TYPED_BARE.sub(r"[ \1 ]", chunk)
     return _TYPED_LABEL.sub(lambda label: f"({label[0][1:-1]})", chunk)  # longer ones, and across lines
+
+
+def neutralise_source_labels(text: str) -> str:
+    """Return a text of a document for a prompt whose chunks are labeled as ``SourceLabels`` reads them."""
+    return _TYPED_SOURCE.sub(r"\1 :", neutralise_labels(text))
 
 
 _LONGEST_LABEL = 200
