@@ -119,7 +119,7 @@ class NamedPassages(ContextFormat):
         heading = chunk.chunk.heading or chunk.document_title
         origin = _origin(chunk.document_source, heading, location_text(chunk.chunk.locations))
         relevance = f" (score {chunk.score:.2f})" if include_score else ""
-        head = f"{self.label_of(number)} {neutralise_labels(origin)}{relevance}"
+        head = f"{self.label_of(number)} {origin}{relevance}"
         return f"{head}\n{neutralise_labels(chunk.chunk.text)}"
 
 
@@ -265,11 +265,16 @@ def _source_line(source: FoundSource, citations: Sequence[CitationBody]) -> str:
     place = location_text(cited_locations(source.number, source.locations, citations))
     heading = cited_heading(source.number, source.heading, citations) or source.title
     origin = _origin(source.source, heading, place)
-    return f"[Source {source.number}] {neutralise_labels(origin)}"
+    return f"[Source {source.number}] {origin}"
+
+
+def headline(*names: str | None) -> str:
+    """Return names that callers chose on one line and without labels, so that they forge no other line."""
+    return neutralise_labels(" ".join(" › ".join(filter(None, names)).splitlines()))
 
 
 def _origin(source: str, heading: str | None, place: str) -> str:
     """Return source, heading and place for a headline; a long one keeps its end."""
-    origin = " › ".join(filter(None, [source, heading]))
+    origin = headline(source, heading)
     origin = f"{origin}, {place}" if place else origin
     return origin if len(origin) <= _LONGEST_ORIGIN else f"…{origin[1 - _LONGEST_ORIGIN :]}"

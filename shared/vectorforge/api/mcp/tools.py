@@ -19,6 +19,7 @@ from vectorforge.api.mcp.schemas import (
     SearchArguments,
     SearchResult,
     answer_text,
+    headline,
 )
 from vectorforge.api.querying import check_config, query_time_limit
 from vectorforge.pipeline.citations.labels import neutralise_labels
@@ -65,7 +66,10 @@ def _definition(name: str) -> ToolDefinition[Any]:
 def _text(result: BaseModel) -> str:
     match result:
         case CollectionsResult(collections=collections, total=total):
-            lines = [f"{its.name}: {its.documents} documents, {its.passages} passages" for its in collections]
+            lines = [
+                f"{headline(its.name)}: {its.documents} documents, {its.passages} passages"
+                for its in collections
+            ]
             return "\n".join([*lines, _rest(len(lines), total)]).strip()
         case DocumentsResult(documents=documents, total=total):
             lines = [f"{_name(its)} ({its.size_chars} characters, id {its.document_id})" for its in documents]
@@ -74,7 +78,7 @@ def _text(result: BaseModel) -> str:
             return _read(result)
         case FindResult(matches=matches, total=total):
             lines = [
-                f"{' › '.join(filter(None, [its.heading, its.location])) or result.source}, "
+                f"{headline(its.heading, its.location) or headline(result.source)}, "
                 f"characters {its.start} to {its.end}:\n{neutralise_labels(its.excerpt)}"
                 for its in matches
             ]
@@ -92,7 +96,7 @@ def _read(result: ReadResult) -> str:
 
 
 def _name(document: Any) -> str:
-    return neutralise_labels(" › ".join(filter(None, [document.source, document.title])))
+    return headline(document.source, document.title)
 
 
 def _rest(shown: int, total: int) -> str:
