@@ -182,6 +182,18 @@ class TestTerminal:
 
     def test_control_characters_are_removed(self) -> None:
         assert printable("\x1b]0;owned\x07 a\u009bb\tc\n\x00") == "]0;owned ab\tc\n"
+        assert printable("a\u202egnp.exe\u2069") == "agnp.exe"
+
+    def test_control_characters_in_json_are_escaped(self, capsys: pytest.CaptureFixture[str]) -> None:
+        value = {"text": "\x1b[2J \u009b2J \x7f \u202egnp.exe ü"}
+        terminal = Terminal(json_output=True)
+        terminal.json(value)
+        terminal.warn(value["text"])
+        terminal.error(value["text"])
+        out, err = capsys.readouterr()
+        assert json.loads(out) == value
+        assert printable(out + err) == out + err
+        assert err.count("\\u009b2J") == 2
 
     def test_json_keeps_non_ascii_characters(self, capsys: pytest.CaptureFixture[str]) -> None:
         Terminal(json_output=True).json({"answer": "größer", "code": ExitCode.OK, "set": frozenset("ba")})

@@ -79,12 +79,24 @@ def text_of(error: errors.VectorForgeError) -> str:
     return " ".join([error.message, *getattr(error, "__notes__", ())])
 
 
-_CONTROL = {code: None for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if chr(code) not in "\n\t"}
+_CONTROL = {
+    code: None
+    for code in (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+    if chr(code) not in "\n\t"
+}
+"""Control characters, also those that reorder the text around them."""
+_ESCAPED = {code: f"\\u{code:04x}" for code in _CONTROL}
 
 
 def printable(text: str) -> str:
     """Remove control characters, so that a document cannot control the reader's terminal."""
     return text.translate(_CONTROL)
+
+
+def _json_line(value: object, *, ascii_only: bool = False) -> str:
+    """Return JSON with control characters as escapes; `json` escapes those of ASCII only."""
+    text = json.dumps(value, ensure_ascii=ascii_only, default=_as_json)
+    return text.translate(_ESCAPED) + "\n"
 
 
 def _as_json(value: object) -> Any:
@@ -133,8 +145,7 @@ class Terminal:
 
     def json(self, value: object) -> None:
         """Print one JSON document, on one line; dataclasses and pydantic models become objects."""
-        escape = not _is_unicode(sys.stdout)
-        sys.stdout.write(json.dumps(value, ensure_ascii=escape, default=_as_json) + "\n")
+        sys.stdout.write(_json_line(value, ascii_only=not _is_unicode(sys.stdout)))
         sys.stdout.flush()
 
     def line(
@@ -151,16 +162,14 @@ class Terminal:
     def warn(self, text: str) -> None:
         """Warn, on stderr."""
         if self.json_output:
-            sys.stderr.write(json.dumps({"warning": text}, ensure_ascii=False) + "\n")
+            sys.stderr.write(_json_line({"warning": text}))
         else:
             self._print(sys.stderr, text, label=("warning: ", "yellow"))
 
     def error(self, text: str, *, code: str = "error") -> None:
         """Print an error as one line on stderr."""
         if self.json_output:
-            sys.stderr.write(
-                json.dumps({"error": {"code": code, "message": text}}, ensure_ascii=False) + "\n"
-            )
+            sys.stderr.write(_json_line({"error": {"code": code, "message": text}}))
         else:
             self._print(sys.stderr, " ".join(printable(text).split()), label=("error: ", "bold red"))
 
