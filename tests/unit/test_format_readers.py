@@ -98,6 +98,11 @@ class TestDocuments:
         bomb = b"<!DOCTYPE r [<!ENTITY a 'lol'><!ENTITY b '&a;&a;&a;'>]><r><x>start &b;</x></r>"
         assert "lol" not in one(bomb, "a.xml").text
 
+    def test_xml_entities_between_elements_are_no_elements(self) -> None:
+        declared = "<!DOCTYPE r [<!ENTITY x SYSTEM 'file:///etc/hostname'>]>"
+        assert one(f"{declared}<r>&x;</r>".encode(), "a.xml").text == "&x;"
+        assert one(f"{declared}<r><x>1</x>&x;<y>2</y></r>".encode(), "a.xml").text == "x: 1; y: 2"
+
     @pytest.mark.parametrize(
         "name", ["a.pptx", "a.xlsx", "a.odt", "a.odp", "a.epub", "a.msg", "a.xml", "a.zip"]
     )

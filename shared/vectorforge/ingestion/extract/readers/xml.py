@@ -85,7 +85,7 @@ def _blocks(root: Any) -> Iterator[Block]:
         if isinstance(element, Block):
             yield element
             continue
-        children = list(element)
+        children = [*element.iterchildren("*")]  # not entities
         text = _text(element)
         is_text = not children or _is_mixed(element)
         attributes = _attributes(element, is_text and bool(text))
@@ -119,7 +119,7 @@ def _attributes(element: Any, has_text: bool) -> Iterator[tuple[str, str]]:
 def _pairs(element: Any) -> Iterator[str]:
     for name, value in _attributes(element, has_text=False):
         yield f"{name}: {value}"
-    for child in element:
+    for child in element.iterchildren("*"):
         text = _text(child)
         if values := [*filter(None, [text]), *(value for _, value in _attributes(child, bool(text)))]:
             yield f"{local_name(child)}: {', '.join(values)}"
