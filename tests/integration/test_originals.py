@@ -103,6 +103,22 @@ async def test_turning_originals_off_deletes_those_that_are_kept(setup: Setup) -
     assert (await setup.client.get(f"/v1/documents/{document}/original")).status_code == 200
 
 
+@pytest.mark.parametrize("route", ["/v1/documents/{}/original", "/v1/files/{}/content"])
+async def test_download_is_read_from_the_database_while_it_is_sent(setup: Setup, route: str) -> None:
+    page = b"<!-- " + b"x" * 20_000_000 + b" --><p>A refund takes five days."
+    document = await setup.add(await new_collection(setup.client, "handbook"), "a.html", page, "text/html")
+    path = route.format(document)
+    assert (await setup.client.get(path)).content == page
+    async with setup.client.stream("GET", path) as response:
+        pieces = response.aiter_raw()
+        assert page.startswith(await anext(pieces))
+        deleted = await setup.client.delete(f"/v1/documents/{document}")
+        assert deleted.status_code == 200
+        with pytest.raises(httpx2.RemoteProtocolError):  # the rest is not in the server's memory
+            async for _ in pieces:
+                pass
+
+
 @pytest.mark.parametrize("what", ["document", "filter", "collection", "tenant"])
 async def test_deletion_leaves_no_original_behind(setup: Setup, what: str) -> None:
     collection = await new_collection(setup.client, "handbook")

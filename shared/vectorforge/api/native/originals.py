@@ -7,7 +7,8 @@ import asyncio
 import json
 import re
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from hashlib import sha256
 from importlib.util import find_spec
 from threading import Event
@@ -16,6 +17,7 @@ from urllib.parse import quote as encoded
 from uuid import UUID
 
 from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
 
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, existing
 from vectorforge.api.error_schemas import problems
@@ -134,10 +136,29 @@ async def download_original(
     part = requested_range(request, etag, original.size_bytes)
     if part is not None:
         headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{original.size_bytes}"
-    content = await content_of(application, tenant, original, part)
     # No charset: that of a text file is unknown.
     headers["Content-Type"] = original.media_type
-    return Response(content, status_code=200 if part is None else 206, headers=headers)
+    read = partial(content_of, application, tenant, original)
+    response = await in_parts(read, range(original.size_bytes) if part is None else part, headers)
+    response.status_code = 200 if part is None else 206
+    return response
+
+
+_PART_BYTES = 256 * 1024
+
+
+async def in_parts(
+    read: Callable[[range], Awaitable[bytes]], requested: range, headers: Mapping[str, str]
+) -> Response:
+    """Return a response that reads a file while it is sent: slow clients would fill the memory with files."""
+    first = await read(requested[:_PART_BYTES])  # its error has a status
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield first
+        for start in range(_PART_BYTES, len(requested), _PART_BYTES):
+            yield await read(requested[start : start + _PART_BYTES])
+
+    return StreamingResponse(parts(), headers={**headers, "Content-Length": str(len(requested))})
 
 
 PAGE_IMAGE_TIMEOUT_S = 20.0
@@ -200,7 +221,7 @@ async def show_page(
             "Page images are not deployed here: pypdfium2 is not installed. On AWS only the ingest function "
             "has it. Download the original instead."
         )
-    image = await _rendered(request, await content_of(application, tenant, original), arguments)
+    image = await _rendered(request, partial(content_of, application, tenant, original), arguments)
     return Response(image, media_type="image/png", headers=headers)
 
 
@@ -231,13 +252,16 @@ def _slots_of(request: Request) -> asyncio.Semaphore:
     return slots
 
 
-async def _rendered(request: Request, content: bytes, arguments: Mapping[str, Any]) -> bytes:
+async def _rendered(
+    request: Request, read: Callable[[], Awaitable[bytes]], arguments: Mapping[str, Any]
+) -> bytes:
     """Return the PNG of a page, rendered in a child process."""
     from vectorforge.ingestion.extract.isolation import PAGE_IMAGE, run_isolated
 
     cancellation = Event()
     limits = ExtractionLimits(timeout_s=PAGE_IMAGE_TIMEOUT_S)
     async with _slots_of(request):
+        content = await read()  # not before: those that wait would fill the memory
         try:
             result = await asyncio.to_thread(
                 run_isolated, PAGE_IMAGE, content, arguments, limits=limits, cancellation=cancellation

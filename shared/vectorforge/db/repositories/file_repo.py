@@ -57,7 +57,10 @@ FROM (
 ) AS waiting
 WHERE waiting.files < %(max_files)s AND waiting.bytes + %(size)s <= %(max_bytes)s
 """
-_CONTENT = "SELECT content FROM vectorforge.uploaded_files WHERE tenant_id = %(tenant_id)s AND id = %(id)s"
+_CONTENT = """
+SELECT substring(content FROM %(start)s FOR %(size)s) AS content
+FROM vectorforge.uploaded_files WHERE tenant_id = %(tenant_id)s AND id = %(id)s
+"""
 # Locked in statements of their own, so that the next one sees what others have attached meanwhile.
 _LOCK_COLLECTION = """
 SELECT FROM vectorforge.collections WHERE tenant_id = %(tenant_id)s AND id = %(collection_id)s
@@ -248,9 +251,10 @@ class FileRepository:
         rows = await self._db.fetch_all(_files(where, page.ordering, status, wanted.get("purpose")), values)
         return page.cut([StoredFile(**row) for row in rows])
 
-    async def content(self, file_id: UUID) -> bytes | None:
-        """Return the content of an uploaded file that is not ingested yet, or None."""
-        row = await self._db.fetch_one(_CONTENT, {"id": file_id})
+    async def content(self, file_id: UUID, part: range) -> bytes | None:
+        """Return a part of an uploaded file that is not ingested yet, or None."""
+        values = {"id": file_id, "start": part.start + 1, "size": len(part)}
+        row = await self._db.fetch_one(_CONTENT, values)
         return bytes(row["content"]) if row and row["content"] is not None else None
 
     async def attach(

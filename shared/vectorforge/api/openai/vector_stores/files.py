@@ -3,6 +3,7 @@
 https://developers.openai.com/api/reference/resources/files
 """
 
+from functools import partial
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from vectorforge.api.admin.erasures import erase_in_time
 from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant, existing
 from vectorforge.api.error_schemas import openai_problems
 from vectorforge.api.native.document_uploads import read_form, source_of
-from vectorforge.api.native.originals import SAFE_HEADERS, content_of, find_original
+from vectorforge.api.native.originals import SAFE_HEADERS, content_of, find_original, in_parts
 from vectorforge.api.openai.ids import FILE, Page, parse_id, prefixed
 from vectorforge.api.openai.vector_stores.file_schemas import FileBody, FileDeleted, FileList
 from vectorforge.bootstrap import TenantServices
@@ -129,12 +130,18 @@ async def delete_file(request: Request, file_id: str, tenant: Tenant) -> FileDel
 async def retrieve_file_content(file_id: str, application: ApplicationDep, tenant: Tenant) -> Response:
     """Return the content of a file that waits to be attached, or of a document whose original is kept."""
     file = await find_file(tenant, file_id)
+    headers = {**SAFE_HEADERS, "Content-Type": "application/octet-stream"}
     if file.status == "completed":
         original = await find_original(tenant, file.id)
-        content = await content_of(application, tenant, original)
-    else:
-        content = existing(await tenant.files.content(file.id), "Content of file", file_id)
-    return Response(content, media_type="application/octet-stream", headers=SAFE_HEADERS)
+        read = partial(content_of, application, tenant, original)
+        if original.object_key is not None:
+            return Response(await read(), headers=headers)
+        return await in_parts(read, range(original.size_bytes), headers)
+
+    async def read_waiting(part: range) -> bytes:
+        return existing(await tenant.files.content(file.id, part), "Content of file", file_id)
+
+    return await in_parts(read_waiting, range(file.size_bytes), headers)
 
 
 async def find_file(tenant: TenantServices, file_id: str, collection_id: UUID | None = None) -> StoredFile:
