@@ -32,6 +32,7 @@ from vectorforge.llm.types import (
     response_of,
 )
 from vectorforge.telemetry import InMemoryMetrics, Measurement, MetricsCollector, measure
+from vectorforge.tokens import estimate_tokens
 from vectorforge.vendors.resilience import LONGEST_WAIT_S, RetryBudget, with_retries
 
 logger = logging.getLogger(__name__)
@@ -297,7 +298,7 @@ class BaseLLMProvider(ABC):
     async def _response(
         self, call: ProviderCall, completion: Completion, items: Sequence[AnswerPart], timer: Measurement
     ) -> LLMResponse:
-        response = await response_of(call, completion, items, timer.elapsed_ms)
+        response = await response_of(call, completion, items, timer.elapsed_ms, estimate_tokens)
         self.metrics.increment("llm.tokens_input", response.prompt_tokens, call.tags)
         self.metrics.increment("llm.tokens_output", response.completion_tokens, call.tags)
         return response

@@ -1,6 +1,6 @@
 """Input and output of language models, and the checks on the input."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Literal, TypeAlias, TypedDict
@@ -10,7 +10,6 @@ from vectorforge.errors import InvalidInputError
 from vectorforge.health import HealthChecker
 from vectorforge.llm.tools import ToolCall, ToolCallDelta, ToolChoice, ToolDefinition, join_tool_calls
 from vectorforge.telemetry import MetricsCollector
-from vectorforge.tokens import estimate_tokens
 
 _MAX_COUNT: Final = 2**31 - 1
 _ROLES: Final = ("system", "user", "assistant", "tool")
@@ -205,10 +204,16 @@ async def response_of(
     completion: Completion,
     parts: Sequence[AnswerPart],
     latency_ms: float,
+    estimate: Callable[[str, str], int],
 ) -> LLMResponse:
-    """Return the finished answer; tokens are estimated where the vendor omitted the counts.
+    """Return the finished answer.
 
-    ``parts`` are texts, and pieces of the tool calls of a stream; ``latency_ms`` includes retries.
+    Args:
+        call: The request.
+        completion: The provider's report.
+        parts: Texts, and pieces of the tool calls of a stream.
+        latency_ms: Time since the request, retries included.
+        estimate: Counts the tokens of a text for a model, where the vendor omitted the counts.
     """
     content = "".join([part for part in parts if isinstance(part, str)])
     calls = [part for part in parts if not isinstance(part, str)]
@@ -217,7 +222,7 @@ async def response_of(
     if sent is None or received is None:
         texts = ("\n".join(message["content"] for message in call.messages), content)
         sent, received = await off_event_loop(
-            sum(map(len, texts)), lambda: [estimate_tokens(text, completion.model) for text in texts]
+            sum(map(len, texts)), lambda: [estimate(text, completion.model) for text in texts]
         )
         metadata["usage_estimated"] = True
     return LLMResponse(
