@@ -71,7 +71,7 @@ class Watch:
         if self.failed_requests_expected and message.text.startswith("Failed to load resource"):
             return
         if message.type in {"error", "warning"}:
-            self.findings.append(f"{message.type}: {message.text}")
+            self.findings.append(f"{message.type}: {message.text} ({message.location['url']})")
 
     def _request(self, url: str) -> None:
         parts = urlsplit(url)
