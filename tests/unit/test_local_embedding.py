@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib.util
-import inspect
 import json
 import math
 import os
@@ -18,12 +17,10 @@ import pytest
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
-from vectorforge.cli.commands.startup import SAMPLE_PARALLEL
 from vectorforge.embedding.providers import minilm
 from vectorforge.embedding.providers.local import LocalEmbeddingProvider
 from vectorforge.errors import ConfigurationError
 from vectorforge.health import HealthChecker
-from vectorforge.ingestion.worker import IngestionWorker
 from vectorforge.types import Vector
 
 SENTENCES = [
@@ -282,14 +279,16 @@ class _HeldBatches(LocalEmbeddingProvider):
 
 async def test_query_does_not_wait_for_batches_of_documents() -> None:
     provider = _HeldBatches()
-    jobs = inspect.signature(IngestionWorker).parameters["concurrent_jobs"].default
     batches = [
         asyncio.create_task(provider.embed_documents([f"first of {number}", f"second of {number}"]))
-        for number in range(max(jobs, SAMPLE_PARALLEL))
+        for number in range(8)
     ]
+    compare = provider.comparison()
+    assert compare is not None
     try:
         await asyncio.sleep(0)  # the batches are ahead of the query
         assert await asyncio.wait_for(provider.embed_query("Which river?"), 20)
+        assert await asyncio.wait_for(compare("Which river?", [("", "The Rhine is a river.")]), 20)
         assert not any(batch.done() for batch in batches)
     finally:
         provider.released.set()

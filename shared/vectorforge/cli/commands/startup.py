@@ -29,8 +29,6 @@ from vectorforge.types import EXACT_SCAN_LIMIT, Collection
 
 _SAMPLE_QUESTION = "What is VectorForge?"
 _SAMPLE_METADATA = {"sample": True}
-SAMPLE_PARALLEL = 2
-"""As many as jobs of the worker: the local model has a thread more, so that queries do not wait."""
 _MAX_SAMPLE_DOCUMENTS = 100
 """Collections with more documents are not checked for the sample."""
 
@@ -115,9 +113,7 @@ async def _ingest_sample(
     from vectorforge.cli.ingest.run import ingest_files  # imports progress bars
 
     try:
-        summary = await ingest_files(
-            terminal, session, collection, files, metadata=_SAMPLE_METADATA, parallel=SAMPLE_PARALLEL
-        )
+        summary = await ingest_files(terminal, session, collection, files, metadata=_SAMPLE_METADATA)
     except VectorForgeError as exc:
         terminal.warn(f"The sample could not be ingested. {exc.message}")
         return

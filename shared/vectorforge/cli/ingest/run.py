@@ -24,7 +24,7 @@ from vectorforge.ingestion.group import DocumentItem, may_join
 from vectorforge.ingestion.types import DocumentPart, DocumentResult, DocumentStatus, IngestionError
 from vectorforge.types import Collection
 
-_PARALLEL = 4
+PARALLEL_DOCUMENTS = 4
 """Documents in flight, enough to hide the latency of an embedding service."""
 _MAX_REPORTED_FAILURES = 1_000
 _MAX_WARNINGS = 100
@@ -143,7 +143,9 @@ class _Run:
     metadata: Mapping[str, Any]
     summary: IngestSummary
     display: IngestDisplay
-    queue: asyncio.Queue["list[tuple[DocumentPart, _File]] | None"]
+    queue: asyncio.Queue["list[tuple[DocumentPart, _File]] | None"] = field(
+        default_factory=lambda: asyncio.Queue(PARALLEL_DOCUMENTS)
+    )
     """Documents that are embedded together: several small ones, or one larger one."""
 
     async def read(self, files: Sequence[SourceFile]) -> None:
@@ -166,7 +168,7 @@ class _Run:
                 group.append((part, opened))
         if group:
             await self.queue.put(group)
-        for _ in range(self.queue.maxsize):
+        for _ in range(PARALLEL_DOCUMENTS):
             await self.queue.put(None)
 
     async def work(self) -> None:
@@ -206,20 +208,19 @@ async def ingest_files(
     files: Sequence[SourceFile],
     *,
     metadata: Mapping[str, Any] | None = None,
-    parallel: int = _PARALLEL,
 ) -> IngestSummary:
-    """Ingest files, several documents at a time (``parallel``). One that fails does not stop the others.
+    """Ingest files, several documents at a time. One that fails does not stop the others.
 
     When the database is gone, the embedding provider refuses the key, or documents keep failing for want of
     a service, the run stops: see ``IngestSummary.stopped_by``. Stored documents stay.
     """
     summary = IngestSummary(collection)
     with IngestDisplay(terminal, len(files)) as display:
-        run = _Run(session, collection, metadata or {}, summary, display, asyncio.Queue(parallel))
+        run = _Run(session, collection, metadata or {}, summary, display)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(run.read(files))
-                for _ in range(parallel):
+                for _ in range(PARALLEL_DOCUMENTS):
                     group.create_task(run.work())
         except asyncio.CancelledError:
             stored = summary.counts[DocumentStatus.SUCCEEDED] + summary.counts[DocumentStatus.UNCHANGED]

@@ -1,12 +1,13 @@
 """Embedding models in this process, bundled or in a folder: no key, no network, no torch."""
 
 import asyncio
+import copy
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, cast
 
 from vectorforge.embedding.base import EmbeddingProvider, ModelTraits
 from vectorforge.embedding.providers import minilm
@@ -90,8 +91,9 @@ class LocalEmbeddingProvider(InProcessEmbeddingProvider):
 
     With a folder, its model is the default, and MiniLM remains for the collections that use it. A model reads
     the first tokens of a text (MiniLM 256, about 1,200 characters) and ignores the rest. A text's vector does
-    not depend on the rest of its batch. Three worker threads compute the vectors. The first call of a process
-    loads the model; the very first one with MiniLM builds it (3 s).
+    not depend on the rest of its batch. Two worker threads compute the vectors of documents and two those of
+    queries, which so wait for no batch of documents. The first call of a process loads the model; the very
+    first one with MiniLM builds it (3 s).
 
     Args:
         cache_dir: Folder of the built model; default: the user's cache folder.
@@ -104,7 +106,7 @@ class LocalEmbeddingProvider(InProcessEmbeddingProvider):
 
     title: ClassVar[str] = "local"
     vector_length: ClassVar[int] = minilm.DIMENSION
-    threads: ClassVar[int] = 3  # the worker's two jobs, and a query that does not wait for their batches
+    threads: ClassVar[int] = 2
 
     def __init__(self, *, cache_dir: Path | None = None, folder: Path | None = None, **options: Any) -> None:
         self._described: EmbeddingDescription | None = None
@@ -118,6 +120,7 @@ class LocalEmbeddingProvider(InProcessEmbeddingProvider):
         self._cache_dir, self._folder = cache_dir, folder
         self._models: dict[str, _TextModel] = {}
         self._loading = threading.Lock()
+        self._queries: Self | None = None
 
     def provider_name(self) -> str:
         """Return "local"."""
@@ -158,7 +161,8 @@ class LocalEmbeddingProvider(InProcessEmbeddingProvider):
         return self._compare if self.default_model == _MINILM else None
 
     async def _compare(self, query: str, sentences: Sequence[tuple[str, str]]) -> Sequence[float]:
-        return await self._in_thread(self._similarities, query, sentences)
+        queries = self._for_queries()
+        return await queries._in_thread(self._similarities, query, sentences)  # noqa: SLF001 - of its own class
 
     def _similarities(self, query: str, sentences: Sequence[tuple[str, str]]) -> Sequence[float]:
         model = cast("_MiniLM", self._loaded(_MINILM))
@@ -166,6 +170,18 @@ class LocalEmbeddingProvider(InProcessEmbeddingProvider):
             return model.similarities(query, sentences)
         except Exception as exc:
             raise EmbeddingError(_FAILED) from exc
+
+    def _for_queries(self) -> Self:
+        if self._queries is None:
+            self._queries = copy.copy(self)  # with the same models
+            self._queries._threads = None  # noqa: SLF001 - of its own class
+        return self._queries
+
+    async def aclose(self) -> None:
+        """End the threads as ``InProcessEmbeddingProvider`` does, those of queries as well."""
+        await super().aclose()
+        if self._queries is not None:
+            await self._queries.aclose()
 
     async def preload(self) -> None:
         """Load the folder's model; raise ConfigurationError if it is not the pinned one or cannot be used."""
