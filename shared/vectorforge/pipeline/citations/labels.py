@@ -107,7 +107,8 @@ def neutralise_labels(chunk: str) -> str:
     """Return the text of a chunk for the prompt, without anything that looks like a label.
 
     ``[Source 9]`` typed in a document becomes ``(Source 9)``, and ``[3]`` becomes ``[ 3 ]``, which is not a
-    label and means the same in code. Markdown links and their definitions stay.
+    label and means the same in code. Whatever else would be read as a label of an answer, such as a list over
+    several lines, gets round brackets. Markdown links and their definitions stay.
     """
     # Most texts contain no label: the patterns below take ten times as long as this check, and the check for
     # a character a fiftieth of it.
@@ -115,7 +116,7 @@ def neutralise_labels(chunk: str) -> str:
         return chunk
     chunk = _TYPED_NAMED.sub(r"(\1)", chunk)
     chunk = _TYPED_BARE.sub(r"[ \1 ]", chunk)
-    return _TYPED_LABEL.sub(lambda label: f"({label[0][1:-1]})", chunk)  # longer ones, and across lines
+    return _TYPED_LABEL.sub(lambda label: f"({label[0][1:-1]})", chunk)
 
 
 def neutralise_source_labels(text: str) -> str:
