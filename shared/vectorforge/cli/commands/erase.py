@@ -167,12 +167,12 @@ def _erase(
 
 
 def _progress(terminal: Terminal) -> Callable[[str, int], None]:
-    totals: dict[str, int] = {}
+    shown: set[str] = set()
 
-    def show(stage: str, rows: int) -> None:
-        if stage not in totals:
+    def show(stage: str, _rows: int) -> None:
+        if stage not in shown:
             terminal.note(f"{stage} ...")
-        totals[stage] = totals.get(stage, 0) + rows
+        shown.add(stage)
 
     return show
 

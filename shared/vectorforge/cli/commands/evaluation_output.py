@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TimeElap
 
 from vectorforge.cli.terminal import Terminal
 from vectorforge.evaluation.comparison import Difference, Summary
-from vectorforge.evaluation.metrics import Estimate, Unit, change, figure
+from vectorforge.evaluation.metrics import change, figure
 from vectorforge.evaluation.run import Outcome
 
 if TYPE_CHECKING:
@@ -79,10 +79,10 @@ def print_outcome(terminal: Terminal, outcome: Outcome, summary: Summary) -> Non
         terminal.json(as_json(outcome, summary))
         return
     names = list(summary.figures)
-    rows = [
-        (measure.name, *(_shown(summary.figures[name].get(measure.name), measure.unit) for name in names))
-        for measure in summary.measures
-    ]
+    rows = []
+    for measure in summary.measures:
+        estimates = (summary.figures[name].get(measure.name) for name in names)
+        rows.append((measure.name, *(figure(one, measure.unit) if one else "" for one in estimates)))
     terminal.table(["Measure", *names], rows)
     if summary.differences:
         terminal.line()
@@ -142,10 +142,6 @@ def as_json(outcome: Outcome, summary: Summary) -> dict[str, Any]:
         ],
         "regressions": [difference.measure.name for difference in summary.regressions],
     }
-
-
-def _shown(estimate: Estimate | None, unit: Unit) -> str:
-    return "" if estimate is None else figure(estimate, unit)
 
 
 def _difference_row(difference: Difference) -> tuple[str | float | None, ...]:

@@ -13,8 +13,6 @@ from vectorforge.cli.terminal import Terminal
 from vectorforge.errors import InvalidInputError
 from vectorforge.limits.settings import Limits, LimitUsage
 
-_CENT = Decimal("0.01")
-
 
 class _Row(NamedTuple):
     """Row of the table of limits."""
@@ -58,7 +56,7 @@ def _limit(name: str, text: str) -> Decimal | int | None:
             return int(text)
         value = Decimal(text)
         if value.is_finite():
-            return value.quantize(_CENT)
+            return value.quantize(Decimal("0.01"))
     option = f"--{name.replace('_', '-')}"
     raise InvalidInputError(f"{option} must be a number or 'default'.", field=option)
 

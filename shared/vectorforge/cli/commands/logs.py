@@ -6,7 +6,7 @@ import io
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal, cast
@@ -255,22 +255,14 @@ def _lines(paths: Sequence[Path]) -> Iterator[tuple[_Place, str]]:
     for path in paths:
         name = "standard input" if path == Path("-") else str(path)
         try:
-            with _opened(path) as file:
-                for number, line in enumerate(file, start=1):
+            with nullcontext(sys.stdin.buffer) if path == Path("-") else path.open("rb") as file:
+                for number, line in enumerate(_unpacked(file), start=1):
                     yield _Place(name, number), line.decode("utf-8", "replace")
         except (OSError, EOFError, zlib.error) as exc:  # OSError: also an invalid gzip file
             raise InvalidInputError(f"{name} cannot be read ({type(exc).__name__}).", field="FILE") from exc
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a file; it is unpacked if its first bytes are those of gzip."""
-    if path == Path("-"):
-        yield _unpacked(cast("io.BufferedReader", sys.stdin.buffer))
-        return
-    with path.open("rb") as file:
-        yield _unpacked(file)
-
-
-def _unpacked(file: io.BufferedReader) -> BinaryIO:
-    return cast("BinaryIO", gzip.GzipFile(fileobj=file)) if file.peek(2)[:2] == _GZIP else file
+def _unpacked(file: BinaryIO) -> BinaryIO:
+    """Unpack a file if its first bytes are those of gzip."""
+    head = cast("io.BufferedReader", file).peek(2)[:2]
+    return cast("BinaryIO", gzip.GzipFile(fileobj=file)) if head == _GZIP else file

@@ -70,15 +70,13 @@ def search(
         return SearchResponse.of(chunks, query=text, collection_id=target.id, latency_ms=latency_ms)
 
     response = context.run(work)
-    _print_results(context.terminal, response)
+    context.show(response, lambda found: found, _print_results)
     if not response.results:
         raise typer.Exit(ExitCode.INCOMPLETE)
 
 
 def _print_results(terminal: Terminal, response: "SearchResponse") -> None:
-    if terminal.json_output:
-        terminal.json(response)
-    elif response.results:
+    if response.results:
         rows = [
             (
                 n,
