@@ -1,7 +1,7 @@
 """Dry run of ingestion: the tokens and the cost of embedding documents and of writing their contexts."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vectorforge.db.repositories.document_repo import CurrentDocument, DocumentRepository
@@ -13,7 +13,7 @@ from vectorforge.ingestion.group import DocumentItem
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.types import ExtractedDocument
 from vectorforge.tokens import estimate_tokens
-from vectorforge.types import ChunkDraft, Collection
+from vectorforge.types import Collection
 
 
 @dataclass(slots=True)
@@ -96,7 +96,8 @@ class IngestionEstimator:
         new = [chunk for chunk in chunks if chunk.content_hash not in stored]
         estimate.chunks += len(chunks)
         estimate.chunks_to_embed += len(new)
-        estimate.embedding_tokens += _embedding_tokens(document.title, new)
+        texts = (embedded_text(document.title, one.heading, one.text, one.index_context) for one in new)
+        estimate.embedding_tokens += sum(map(estimate_tokens, texts))
         if contexts.model is None or len(chunks) < 2:
             return
         provider, model = contexts.model.provider.name, contexts.model.model
@@ -111,8 +112,3 @@ class IngestionEstimator:
             cost = self.estimate_cost(provider, model, sent, received)
             before = estimate.context_cost_usd
             estimate.context_cost_usd = None if cost is None or before is None else before + cost
-
-
-def _embedding_tokens(title: str | None, chunks: Iterable[ChunkDraft]) -> int:
-    texts = (embedded_text(title, chunk.heading, chunk.text, chunk.index_context) for chunk in chunks)
-    return sum(map(estimate_tokens, texts))

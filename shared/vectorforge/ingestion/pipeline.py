@@ -262,10 +262,8 @@ class IngestionPipeline:
             try:
                 done = await self._store.replace_document(collection.id, written.draft, ready)
                 return replace(done, warnings=written.warnings)
-            except DimensionMismatchError:
-                raise
-            except ConflictError:
-                if attempt == _WRITE_ATTEMPTS:
+            except ConflictError as exc:
+                if attempt == _WRITE_ATTEMPTS or isinstance(exc, DimensionMismatchError):
                     raise
             current = await self._documents.current_hashes(collection.id, document.source)
         raise AssertionError("the last attempt returns or raises")

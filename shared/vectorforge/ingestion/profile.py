@@ -184,15 +184,13 @@ class RAGIngestionPipeline:
             ]
             try:
                 done = await store.upsert_chunks(profile_id, ready, removing=removing)
-            except DimensionMismatchError:
-                raise
             except EmbeddingModelChangedError:
                 if attempt == _WRITE_ATTEMPTS or self._now is None:
                     raise
                 self._profiles = await self._now()
                 vectors.clear()
-            except ConflictError:
-                if attempt == _WRITE_ATTEMPTS:
+            except ConflictError as exc:
+                if attempt == _WRITE_ATTEMPTS or isinstance(exc, DimensionMismatchError):
                     raise
             else:
                 return _result(profile_id, done)

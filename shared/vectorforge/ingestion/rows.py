@@ -61,11 +61,8 @@ class RowMapping:
         Raises:
             InvalidInputError: A column is missing or ambiguous.
         """
-        required = [self.key, *self.text, self.updated, self.title, *self.metadata]
-        for column in required:
-            if column is None:
-                continue
-            if columns.count(column) != 1:
+        for column in (self.key, *self.text, self.updated, self.title, *self.metadata):
+            if column is not None and columns.count(column) != 1:
                 problem = "is ambiguous" if column in columns else "does not exist"
                 raise InvalidInputError(
                     f"The column {column!r} {problem}; columns: {', '.join(columns)}.", field=column

@@ -12,9 +12,8 @@ from enum import StrEnum
 from typing import Any, Final
 from unicodedata import bidirectional
 
-from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.decode import clean
-from vectorforge.ingestion.types import ReadText, SpanKind, TextSpan
+from vectorforge.ingestion.types import ExtractionLimits, ReadText, SpanKind, TextSpan
 from vectorforge.types import Location
 
 _MAX_LEVEL: Final = 6
@@ -144,7 +143,7 @@ class _Composer:
 
     def __init__(self, max_chars: int) -> None:
         self._parts: list[str] = []
-        self._max = max_chars
+        self._limits = ExtractionLimits(max_chars=max_chars)
         self._size = 0
         self._last: BlockKind | None = None
         self.spans: list[TextSpan] = []
@@ -185,11 +184,7 @@ class _Composer:
         separator = "" if not self._parts else "\n" if follows_item else "\n\n"
         start = self._size + len(separator)
         end = start + len(text)
-        if end > self._max:
-            raise ExtractionError(
-                f"The text is longer than {self._max:,} characters (VECTORFORGE_MAX_DOCUMENT_CHARS).",
-                reason="too_large",
-            )
+        self._limits.check_chars(end)
         self._parts += [separator, text]
         self._size, self._last = end, kind
         if places:

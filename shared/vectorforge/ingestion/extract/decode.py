@@ -220,11 +220,9 @@ def open_member(archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
             raise ExtractionError("The document is protected by a password.", reason="encrypted")
         with archive.open(info) as file:
             yield file
-    except ExtractionError:
+    except (ExtractionError, MemoryError):
         raise
     except KeyError as exc:
         raise ExtractionError(f"A part of the document is missing: {clean(name)[0][:100]}.") from exc
-    except MemoryError:
-        raise
     except Exception as exc:  # zlib, lzma, bz2 and zipfile raise many kinds
         raise ExtractionError("The document is damaged and cannot be read.") from exc

@@ -233,7 +233,7 @@ class _Writer:
     def _begin_block(self, node: "LexborNode", tag: str) -> None:
         self._end_line(blank=tag in _PARAGRAPHS and not self._lists)
         if tag in _LISTS:
-            self._lists.append(integer(node, "start", 1) if tag == "ol" else None)
+            self._lists.append(integer(node, "start") if tag == "ol" else None)
         elif tag == "li":
             self._prefix = self._next_mark()
 

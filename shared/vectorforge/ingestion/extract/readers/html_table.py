@@ -103,10 +103,10 @@ def _are_names(cells: dict[str, bool]) -> bool:
 
 
 def _span(node: "LexborNode", name: str) -> int:
-    return min(max(integer(node, name, 1), 1), _MAX_SPAN)
+    return min(max(integer(node, name), 1), _MAX_SPAN)
 
 
-def integer(node: "LexborNode", name: str, default: int) -> int:
-    """Return an attribute that is a number of up to four digits."""
+def integer(node: "LexborNode", name: str) -> int:
+    """Return an attribute that is a number of up to four digits, else 1."""
     value = (node.attributes.get(name) or "").strip()
-    return int(value) if value.isdecimal() and len(value) < 5 else default
+    return int(value) if value.isdecimal() and len(value) < 5 else 1

@@ -87,7 +87,6 @@ _CHUNK: Final = bytes(value * 200 // 255 for value in range(256))
 _QUOTE: Final = bytes(value * 90 // 255 for value in range(256))
 """Table that makes white of the cited sentence yellow."""
 _BLUE: Final = 2
-_LEVEL: Final = 6
 _MIN_WORDS: Final = 2
 
 
@@ -123,12 +122,11 @@ def render_page(
         words = _found(quote, words_of_page(shown)) if quote else []
     except pypdfium2.PdfiumError as exc:
         raise ExtractionError("The page cannot be rendered.") from exc
-    strong = [(one.x0 / points, one.y0 / height, one.x1 / points, one.y1 / height) for one in words]
     rows = _Rows(bytearray(bitmap.buffer), bitmap.width, bitmap.height, bitmap.stride)
     for rect in rects:
         rows.mark(rect, _CHUNK)
-    for rect in strong:
-        rows.mark(rect, _QUOTE)
+    for one in words:
+        rows.mark((one.x0 / points, one.y0 / height, one.x1 / points, one.y1 / height), _QUOTE)
     return {"pages": count, "png": b64encode(rows.png()).decode()}
 
 
@@ -175,13 +173,10 @@ class _Rows:
     def png(self) -> bytes:
         """Return the image as a PNG (https://www.w3.org/TR/png-3/): 8 bits RGB, unfiltered rows."""
         header = struct.pack(">IIBBBBB", self._width, self._height, 8, 2, 0, 0, 0)
-        rows = b"".join(b"\0" + row for row in self._lines())
-        parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows, _LEVEL)), (b"IEND", b""))
+        starts = range(0, self._height * self._stride, self._stride)
+        rows = b"".join(b"\0" + self._pixels[at : at + 3 * self._width] for at in starts)
+        parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows, level=6)), (b"IEND", b""))
         return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in parts)
-
-    def _lines(self) -> Iterator[bytes]:
-        for row in range(self._height):
-            yield bytes(self._pixels[row * self._stride : row * self._stride + 3 * self._width])
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

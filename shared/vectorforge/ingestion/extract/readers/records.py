@@ -135,14 +135,13 @@ def extract_record(content: bytes, source: str) -> ExtractedDocument:
     title, in_title = clean(record["title"]) if isinstance(record.get("title"), str) else (None, 0)
     metadata, in_metadata = clean_json(_metadata(record, name))
     replaced = in_text + in_title + in_metadata
-    warnings = (replaced_warning(replaced),)
     return ExtractedDocument(
         source=source,
         text=text,
         media_type=PLAIN,
         title=title,
         metadata=metadata,
-        warnings=warnings if replaced else (),
+        warnings=(replaced_warning(replaced),) if replaced else (),
     )
 
 

@@ -32,11 +32,9 @@ _STYLE: Final = re.compile(rb'\bs="(\d{1,5})"')
 
 def unstored_formulas(archive: ZipFile) -> int:
     """Return the number of formulas whose value is not stored."""
-    return sum(_unstored(archive, name) for name in archive.namelist() if _SHEET.match(name))
-
-
-def _unstored(archive: ZipFile, name: str) -> int:
-    return sum(1 for block in _blocks(archive, name, b"</c>") for _ in _UNSTORED.finditer(block))
+    sheets = filter(_SHEET.match, archive.namelist())
+    blocks = (block for name in sheets for block in _blocks(archive, name, b"</c>"))
+    return sum(1 for block in blocks for _ in _UNSTORED.finditer(block))
 
 
 def _blocks(archive: ZipFile, name: str, end: bytes) -> Iterator[bytes]:

@@ -194,7 +194,8 @@ class _Areas(NamedTuple):
             del self.headers[other]
         self.headers[columns] = header
         for number, cells in rows[:skipped]:
-            blocks += [self._paragraph(number, at, cells[at]) for at in used if self._has(number, at)]
+            noted = [at for at in used if (number - 1, self.left + at) in self.comments]
+            blocks += [self._paragraph(number, at, cells[at]) for at in noted]
         table = [
             Row(
                 [self._text(number, at, cells[at]) for at in columns],
@@ -209,9 +210,6 @@ class _Areas(NamedTuple):
         for (row, column), text in sorted(self.comments.items()):
             cells = [column + 1, row + 1] * 2
             yield paragraph(f"Comment on {cell_range(cells)}: {text}", {"sheet": self.sheet, "cells": cells})
-
-    def _has(self, number: int, at: int) -> bool:
-        return (number - 1, self.left + at) in self.comments
 
     def _text(self, number: int, at: int, cell: Any) -> str:
         comment = self.comments.pop((number - 1, self.left + at), None)

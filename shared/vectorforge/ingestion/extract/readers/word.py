@@ -66,9 +66,7 @@ def _unwrap_rows(body: Any) -> None:
 
 
 def _title(document: Any) -> str:
-    for number, paragraph_ in enumerate(document.paragraphs):
-        if number == _TITLE_IS_WITHIN:
-            break
+    for paragraph_ in document.paragraphs[:_TITLE_IS_WITHIN]:
         if paragraph_.style is not None and paragraph_.style.name == "Title" and paragraph_.text.strip():
             return " ".join(paragraph_.text.split())
     return str(document.core_properties.title or "").strip()
