@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
 
 from vectorforge.errors import ConfigurationError
@@ -21,6 +22,7 @@ _CONNECT_TIMEOUT_S = 5.0
 _CONNECTIONS = 50
 
 
+@dataclass(eq=False, slots=True)
 class BedrockClient:
     """The SDK's clients for one region, built on first use and without retries.
 
@@ -34,20 +36,14 @@ class BedrockClient:
         session: A boto3 session with credentials of its own.
     """
 
-    def __init__(
-        self,
-        *,
-        endpoint_url: Callable[[], str | None] = lambda: None,
-        region: str | None = None,
-        read_timeout_s: float = 60.0,
-        session: Any = None,
-    ) -> None:
-        self._endpoint_url = endpoint_url
-        self._region = region
-        self._read_timeout_s = read_timeout_s
-        self._session = session
-        self._clients: dict[Service, Any] = {}
-        self._lock = threading.Lock()  # threads may share clients, but not build them concurrently
+    _: KW_ONLY
+    endpoint_url: Callable[[], str | None] = lambda: None
+    region: str | None = None
+    read_timeout_s: float = 60.0
+    session: Any = None
+    _clients: dict[Service, Any] = field(default_factory=dict, init=False)
+    # threads may share clients, but not build them concurrently
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     async def call(self, operation: str, *, service: Service = "bedrock-runtime", **parameters: Any) -> Any:
         """Call an operation, such as "converse"; the response of a canceled call is closed.
@@ -116,16 +112,16 @@ class BedrockClient:
 
         config = Config(
             connect_timeout=_CONNECT_TIMEOUT_S,
-            read_timeout=self._read_timeout_s,
+            read_timeout=self.read_timeout_s,
             retries={"mode": "standard", "total_max_attempts": 1},
             max_pool_connections=_CONNECTIONS,
             tcp_keepalive=True,
         )
         try:
-            if self._session is None:  # not boto3's default session, which other code shares
-                self._session = boto3.session.Session(region_name=self._region)
-            return self._session.client(
-                service, region_name=self._region, endpoint_url=self._endpoint_url(), config=config
+            if self.session is None:  # not boto3's default session, which other code shares
+                self.session = boto3.session.Session(region_name=self.region)
+            return self.session.client(
+                service, region_name=self.region, endpoint_url=self.endpoint_url(), config=config
             )
         except (BotoCoreError, ValueError) as exc:  # ValueError: an address that is no URL
             raise ConfigurationError(

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Final, Literal, TypeVar
 
 from vectorforge.deadline import Deadline
 from vectorforge.errors import (
@@ -118,8 +118,6 @@ def _wait_s(error: VectorForgeError, retry: int, deadline: Deadline) -> float | 
     return error.retry_after_s if error.retry_after_s < deadline.remaining_s() else None
 
 
-CircuitState: TypeAlias = Literal["closed", "open", "half_open"]
-
 _NOT_COUNTED = (LLMAuthenticationError, LLMRequestError, LLMCircuitOpenError)
 """Errors that do not show a failure of the model."""
 
@@ -155,7 +153,7 @@ class CircuitBreaker:
         self._lock = threading.Lock()
 
     @property
-    def state(self) -> CircuitState:
+    def state(self) -> Literal["closed", "open", "half_open"]:
         """State seen by the next call."""
         with self._lock:
             if not self._is_open():
@@ -173,14 +171,12 @@ class CircuitBreaker:
             LLMCircuitOpenError: The breaker is open; nothing was sent.
         """
         self._enter()
-        error: BaseException | None = None
         try:
             yield
         except BaseException as exc:
-            error = exc
+            self._leave(exc)
             raise
-        finally:
-            self._leave(error)
+        self._leave(None)
 
     def _enter(self) -> None:
         with self._lock:

@@ -6,12 +6,12 @@ Imported by the first request.
 import asyncio
 import atexit
 import io
+import os.path
 import ssl
 import sys
 import weakref
 from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
+from contextlib import aclosing, suppress
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -175,14 +175,11 @@ def _forget_all() -> None:
 
 async def _status_error(response: aiohttp.ClientResponse, answer: HttpResponse) -> VendorStatusError:
     body = b""
-    try:
-        async with asyncio.timeout(_ERROR_BODY_S):
-            while len(body) < _MAX_ERROR_BYTES and (chunk := await answer.chunk()):
-                body += chunk
-    except (TimeoutError, ConnectionError):
-        pass  # the status is sufficient
-    finally:
-        await answer.aclose()
+    async with aclosing(answer):
+        with suppress(TimeoutError, ConnectionError):  # the status is sufficient
+            async with asyncio.timeout(_ERROR_BODY_S):
+                while len(body) < _MAX_ERROR_BYTES and (chunk := await answer.chunk()):
+                    body += chunk
     return VendorStatusError(response.status, response.headers, body[:_MAX_ERROR_BYTES])
 
 
@@ -204,8 +201,6 @@ def _tls() -> ssl.SSLContext | bool:
     if paths.cafile or paths.capath:
         return True  # aiohttp's own context, which has them
     context = ssl.create_default_context()
-    for file in _CA_FILES:
-        if Path(file).is_file():
-            context.load_verify_locations(file)
-            break
+    if file := next(filter(os.path.isfile, _CA_FILES), None):
+        context.load_verify_locations(file)
     return context
