@@ -198,7 +198,7 @@ class TestSettings:
         settings = TracingSettings(tracing="otel", otlp_endpoint=endpoint)
         exporter = trace_exporter(settings, InMemoryMetrics(), None)
         assert exporter is not None
-        assert (exporter._sign is not None) is is_signed
+        assert (exporter.sign is not None) is is_signed
 
     @pytest.mark.parametrize("text", ["canary", "a b=c", "x=a%0d%0ab: c", "=v"])
     def test_invalid_pairs_are_rejected_without_their_value(self, text: str) -> None:

@@ -5,6 +5,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from urllib.parse import unquote, urlsplit
 
@@ -37,6 +38,7 @@ Sign = Callable[[str, bytes, Mapping[str, str]], Mapping[str, str]]
 """Returns the headers of a POST with its signature: address, body, headers. May connect."""
 
 
+@dataclass(eq=False, slots=True)
 class OtlpExporter:
     """Exports encoded traces.
 
@@ -48,20 +50,12 @@ class OtlpExporter:
         sign: Signs requests; None: they are not signed.
     """
 
-    def __init__(
-        self,
-        endpoint: str,
-        resource: Mapping[str, str],
-        metrics: MetricsCollector,
-        *,
-        find_headers: Callable[[], Credentials | None] = lambda: None,
-        sign: Sign | None = None,
-    ) -> None:
-        self._endpoint = endpoint
-        self._resource = resource
-        self._metrics = metrics
-        self._find_headers = find_headers
-        self._sign = sign
+    endpoint: str
+    resource: Mapping[str, str]
+    metrics: MetricsCollector
+    _: KW_ONLY
+    find_headers: Callable[[], Credentials | None] = lambda: None
+    sign: Sign | None = None
 
     async def export(self, traces: Mapping[str, str], *, limit_s: float) -> dict[str, VectorForgeError]:
         """Export traces of ``encode_trace`` by any key; return the failures of those to export again.
@@ -86,22 +80,22 @@ class OtlpExporter:
 
     def drop(self, number: int, reason: str) -> None:
         """Count and log traces that will not be exported."""
-        self._metrics.increment("traces.dropped", number)
+        self.metrics.increment("traces.dropped", number)
         logger.error("%d traces were dropped: %s", number, reason)
 
     async def _export(self, traces: list[str]) -> None:
-        status, response = await self._send(encode_request(self._resource, traces))
+        status, response = await self._send(encode_request(self.resource, traces))
         if status in _RETRYABLE:
             raise TraceExportError(f"The backend of the traces responded with status {status}.")
         if not 200 <= status < 300:
             self.drop(len(traces), f"the backend refused them with status {status}.")
             return
-        self._metrics.increment("traces.exported", len(traces))
+        self.metrics.increment("traces.exported", len(traces))
         if b'"rejectedSpans"' in response:  # its text is not logged: it may quote attributes
             logger.warning("The backend of the traces rejected some spans")
 
     async def _send(self, body: bytes) -> tuple[int, bytes]:
-        credentials = await asyncio.to_thread(self._find_headers)
+        credentials = await asyncio.to_thread(self.find_headers)
         if credentials is None:
             return await asyncio.to_thread(self._post, body, "")
         key = await credentials.current()
@@ -112,9 +106,9 @@ class OtlpExporter:
 
     def _post(self, body: bytes, more: str) -> tuple[int, bytes]:
         headers = {"content-type": "application/json", **parse_pairs(more, "VECTORFORGE_OTLP_HEADERS")}
-        if self._sign is not None:
-            headers = dict(self._sign(self._endpoint, body, headers))
-        url = urlsplit(self._endpoint)
+        if self.sign is not None:
+            headers = dict(self.sign(self.endpoint, body, headers))
+        url = urlsplit(self.endpoint)
         kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
         connection = kind(url.hostname or "", url.port, timeout=_TIMEOUT_S)
         try:
