@@ -1,6 +1,6 @@
 """Report of an evaluation as one self-contained HTML file."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
@@ -147,11 +147,10 @@ def _strip(measure: Measure, candidate: Column, reference: Column, texts: dict[s
 
 
 def _worst(run: Run) -> str:
-    worst = worst_questions(run.scored, _WORST)
-    if not worst:
-        return ""
-    items = "".join(_question(scored) for scored in worst)
-    return f"<h2>Worst questions of {escape(run.variant)}</h2>{items}"
+    """Return the worst questions by the mean of their quality, failed ones first, without perfect ones."""
+    worst = [scored for scored in sorted(run.scored, key=_mean)[:_WORST] if _mean(scored) < 1]
+    items = "".join(map(_question, worst))
+    return f"<h2>Worst questions of {escape(run.variant)}</h2>{items}" if worst else ""
 
 
 def _question(scored: Scored) -> str:
@@ -193,12 +192,6 @@ def _word(difference: Difference) -> str:
     if difference.is_regression:
         return '<span class="bad-text">regression</span>'
     return '<span class="good-text">better</span>' if difference.verdict == "better" else difference.verdict
-
-
-def worst_questions(scored: Sequence[Scored], limit: int) -> list[Scored]:
-    """Return the worst questions by the mean of their quality, failed ones first, without perfect ones."""
-    with_means = [(_mean(one), number, one) for number, one in enumerate(scored)]
-    return [one for mean, _, one in sorted(with_means, key=lambda row: row[:2])[:limit] if mean < 1]
 
 
 def describe(question: Question) -> Iterator[str]:

@@ -4,6 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from vectorforge.bootstrap import TenantServices
@@ -152,10 +153,8 @@ class Evaluation:
 
     async def _warm_up(self) -> None:
         """Load what the first query needs; failures are reported by that query."""
-        try:
+        with suppress(VectorForgeError):
             await self._services.retriever.retrieve("warm up", self._collection.id, 1)
-        except VectorForgeError:
-            return
 
     async def find_targets(self) -> dict[str, list[Target]]:
         """Return the relevant items of the collection for each question id.
