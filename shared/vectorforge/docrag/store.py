@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -202,7 +202,7 @@ class DocumentStore:
         """
         documents = list(documents)
         groups, refused = grouped(documents)
-        outcomes = {position: _outcome("failed", error) for position, error in refused.items()}
+        outcomes = {position: _failed(error) for position, error in refused.items()}
         size = batch_size or 1
         for number, start in enumerate(range(0, len(groups), size), start=1):
             batch = groups[start : start + size]
@@ -239,10 +239,10 @@ class DocumentStore:
             stored = await self._tenant.ingestion.write_document(collection, document)
         except VectorForgeError as exc:
             logger.warning("A document was not added: %s", exc.message)
-            return _outcome("failed", exc)
+            return _failed(exc)
         except Exception as exc:  # noqa: BLE001 - a bug in one document must not fail the others
             log_unexpected(logger, "Adding a document failed unexpectedly", exc)
-            return _outcome("failed", VectorForgeError())
+            return _failed(VectorForgeError())
         if stored.unchanged:
             logger.info(f"Skipping duplicate document: {document.title or ''}")  # exact text: D-012
         return {
@@ -254,10 +254,9 @@ class DocumentStore:
         }
 
 
-def _outcome(status: str, exc: VectorForgeError) -> dict[str, Any]:
-    error = IngestionError.of(exc)
-    details = {"code": error.code, "message": error.message, "retryable": error.retryable}
-    return {"status": status, "error": details, "chunks_added": 0, "chunks_kept": 0, "chunks_removed": 0}
+def _failed(exc: VectorForgeError) -> dict[str, Any]:
+    error = asdict(IngestionError.of(exc))
+    return {"status": "failed", "error": error, "chunks_added": 0, "chunks_kept": 0, "chunks_removed": 0}
 
 
 def _source(document: object) -> str | None:
