@@ -23,8 +23,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_NO_STAGE = "$default"
-
 
 def normalised(base_path: str) -> str:
     """``"shop"``, ``"/shop/"`` and ``"/shop"`` are ``"/shop"``; ``"/"`` and ``""`` are ``""``."""
@@ -47,7 +45,7 @@ def mount(event: Mapping[str, Any], base_path: str) -> tuple[str, str]:
     stage = normalised(str(context.get("stage") or ""))
     is_2 = event.get("version") == "2.0"
     path = unquote(_encoded_path(event))
-    if stage in ("", f"/{_NO_STAGE}"):
+    if stage in ("", "/$default"):
         stage = ""
     elif not is_2 and unquote(context.get("path") or "").rstrip("/") == (stage + path).rstrip("/"):
         path = stage + path

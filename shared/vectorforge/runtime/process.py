@@ -151,12 +151,9 @@ class Termination:
         if not event_loop_is_running():
             self._raise()
         # Between two steps of its tasks, unless one of them blocks.
-        signal.signal(signal.SIGALRM, self._handle_alarm)
+        signal.signal(signal.SIGALRM, lambda _signal, _frame: self._raise())
         signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S)
         event_loop().call_soon_threadsafe(self._raise)
-
-    def _handle_alarm(self, _signal: int, _frame: FrameType | None) -> None:
-        self._raise()
 
     def _raise(self) -> None:
         if self._raised:
@@ -211,10 +208,10 @@ def main(arguments: list[str]) -> None:
     if len(arguments) < 2 and "_HANDLER" in os.environ:
         arguments = [*arguments, os.environ["_HANDLER"]]
     config = LambdaConfigProvider(arguments)
-    if not config.is_multi_concurrent:
+    if config.is_multi_concurrent:
+        _run_concurrently(config)
+    else:
         serve(config.handler, StreamingRuntimeClient(config.api_address, _POLL_IN_A_THREAD))
-        return
-    _run_concurrently(config)
 
 
 def _run_concurrently(config: LambdaConfigProvider) -> None:

@@ -143,7 +143,6 @@ BUFFER_BYTES = 64 * 1024
 
 _ERROR_TYPE = "Lambda-Runtime-Function-Error-Type"
 _ERROR_BODY = "Lambda-Runtime-Function-Error-Body"
-_USER_AGENT = "asgi-streaming-runtime/1"
 _MAX_ANSWER_BYTES = 64 * 1024
 
 
@@ -180,14 +179,8 @@ class ResponseStream:
             OSError: The Runtime API cannot be reached.
         """
         host, _, port = invocation.runtime_api.rpartition(":")
-        limit = _MAX_ANSWER_BYTES
-        reader, writer = await asyncio.open_connection(host.strip("[]"), int(port), limit=limit)
+        reader, writer = await asyncio.open_connection(host.strip("[]"), int(port), limit=_MAX_ANSWER_BYTES)
         return cls(reader, writer, invocation, on_lost)
-
-    @property
-    def lost(self) -> bool:
-        """True if the service stopped reading before the end of the response."""
-        return self._answer.done() and not self._ended
 
     async def write(self, data: bytes) -> None:
         """Send bytes; wait while more than ``BUFFER_BYTES`` are buffered.
@@ -263,7 +256,7 @@ def _request_head(invocation: StreamingInvocation) -> bytes:
     lines = [
         f"POST /2018-06-01/runtime/invocation/{invocation.request_id}/response HTTP/1.1",
         f"Host: {invocation.runtime_api}",
-        f"User-Agent: {_USER_AGENT}",
+        "User-Agent: asgi-streaming-runtime/1",
         f"Content-Type: {CONTENT_TYPE}",
         "Lambda-Runtime-Function-Response-Mode: streaming",
         "Transfer-Encoding: chunked",
