@@ -54,7 +54,6 @@ _TraceId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 _SpanId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 _Nanoseconds = Annotated[int, Field(ge=0, lt=2**63)]
 _Span = tuple[SpanName, _SpanId, _Nanoseconds, _Nanoseconds, Annotated[_Text, Field(max_length=200)] | None]
-_TenantId = Annotated[str, AfterValidator(checked_tenant)]
 
 
 class _Message(BaseModel):
@@ -62,7 +61,7 @@ class _Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True, defer_build=True)
 
     version: Literal[1] = VERSION
-    tenant_id: _TenantId
+    tenant_id: Annotated[str, AfterValidator(checked_tenant)]
     id: UUID
 
 

@@ -65,8 +65,7 @@ class UploadKey:
                     "holds a slash, a dollar sign or a control character, begins or ends with a blank, or "
                     "is '.' or '..'. Send its documents over HTTP."
                 )
-        refusal = _refusal(path)
-        if refusal:
+        if refusal := _refusal(path):
             raise InvalidInputError(f"path {refusal}.", field="path")
         size, limit = len(path.encode()), MAX_KEY_BYTES - len(f"{tenant_id}/{collection_name}/".encode())
         if size > limit:
