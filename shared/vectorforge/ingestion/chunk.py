@@ -63,11 +63,7 @@ class ChunkingConfig:
 
     @classmethod
     def from_settings(cls, settings: IngestionSettings) -> "ChunkingConfig":
-        """Return the configured sizes.
-
-        Raises:
-            InvalidInputError: The overlap is more than half of the size.
-        """
+        """Return the configured sizes."""
         return cls(settings.chunk_size_chars, settings.chunk_overlap_chars)
 
 

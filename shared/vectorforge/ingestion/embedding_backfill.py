@@ -17,8 +17,6 @@ from vectorforge.types import Vector
 
 logger = logging.getLogger(__name__)
 
-_BATCH: Final = 128
-_LEASE_S: Final = 60.0
 _FIRST_PAUSE_S: Final = 2.0
 _LONGEST_PAUSE_S: Final = 300.0
 
@@ -48,8 +46,8 @@ class EmbeddingBackfill:
         database: Database,
         embeddings: EmbeddingProviderRegistry,
         *,
-        batch: int = _BATCH,
-        lease_s: float = _LEASE_S,
+        batch: int = 128,
+        lease_s: float = 60.0,
         per_minute: int | None = None,
     ) -> None:
         self._database = database

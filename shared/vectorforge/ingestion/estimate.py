@@ -69,8 +69,7 @@ class IngestionEstimator:
                 await asyncio.to_thread(self._add, estimate, collection, read, current.get(read.source))
             else:
                 estimate.failed += 1
-        provider = self.embeddings.get(collection.embedding_provider)
-        if provider.is_remote:
+        if self.embeddings.get(collection.embedding_provider).is_remote:
             estimate.embedding_cost_usd = self.estimate_cost(
                 collection.embedding_provider, collection.embedding_model, estimate.embedding_tokens, 0
             )

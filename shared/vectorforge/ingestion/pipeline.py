@@ -53,9 +53,6 @@ class IngestionPipeline:
         charge: Counts embedded tokens against the tenant's limits; None: no limits.
         originals: Keeps the files of documents; None: they are not kept.
         context_model: Writes the contexts of contextual collections; None: they are outlines.
-
-    Raises:
-        InvalidInputError: The overlap of the settings is more than half of their chunk size.
     """
 
     def __init__(

@@ -213,8 +213,7 @@ def _word(text_page: Any, shown: _Transformation, first: int, last: int, text: s
     place = shown(min(edges[0::4]), min(edges[1::4]), max(edges[2::4]), max(edges[3::4]))
     text = _FROM_RIGHT.sub(lambda run: _in_order(text_page, first, run), text)
     name = ctypes.create_string_buffer(_NAME_BYTES)
-    flags = ctypes.c_int()
-    raw.FPDFText_GetFontInfo(text_page, first, name, _NAME_BYTES, flags)
+    raw.FPDFText_GetFontInfo(text_page, first, name, _NAME_BYTES, ctypes.c_int())
     bold = b"bold" in name.value.lower() or raw.FPDFText_GetFontWeight(text_page, first) >= 600
     return Segment(text, *place, bold)
 

@@ -113,8 +113,7 @@ class SheetParts:
         try:
             for found, path in relations(self._archive, self._paths[name]).values():
                 if found.endswith(kind):
-                    root = parse_xml(read_member(self._archive, path))
-                    yield from root.iter(*tags)
+                    yield from parse_xml(read_member(self._archive, path)).iter(*tags)
         except (ExtractionError, KeyError):
             return
 

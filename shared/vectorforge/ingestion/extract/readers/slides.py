@@ -136,8 +136,7 @@ def _shape(shape: Any, location: Location) -> Iterator[Block]:
             marked = properties is not None and properties.get("firstRow") in ("1", "true")
             rows: list[Row] = []
             for row in found.iter(f"{_A}tr"):
-                above = rows[-1].cells if rows else ()
-                rows.append(Row([*_cells(row, above)], location))
+                rows.append(Row([*_cells(row, rows[-1].cells if rows else ())], location))
             yield from table(rows, has_header=True if marked else None)
         return
     is_list = _placeholder(shape) in ("body", "obj", "")
