@@ -33,11 +33,9 @@ class Section(BaseSettings):
         return init_settings, env_settings
 
 
-def env(*names: str, **kwargs: Any) -> Any:
-    """Return a field read from the first of these variables that is set, each with ``VECTORFORGE_``."""
-    field_name, *variables = names
-    choices = AliasChoices(*(f"VECTORFORGE_{name}" for name in variables), field_name)
-    return Field(validation_alias=choices, **kwargs)
+def env(field_name: str, variable: str, **kwargs: Any) -> Any:
+    """Return a field read from another variable than that of its name; ``variable`` without prefix."""
+    return Field(validation_alias=AliasChoices(f"VECTORFORGE_{variable}", field_name), **kwargs)
 
 
 class DatabaseSettings(Section):
