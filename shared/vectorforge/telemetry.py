@@ -306,10 +306,7 @@ class NoTracer:
 
     def span(self, name: SpanName, trace: QueryTrace) -> AbstractContextManager[None]:
         """Return a block without a span."""
-        return _NO_SPAN
-
-
-_NO_SPAN = nullcontext()
+        return nullcontext()
 
 
 class RecordingTracer:

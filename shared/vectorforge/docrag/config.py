@@ -131,8 +131,7 @@ class Config:
         }
         if asks_openai and (variant is None or "llm_provider" not in variant.overlay):
             own["llm_model"] = self.OPENAI_MODEL
-        preset = replace(DOCRAG, defaults={**DOCRAG.defaults, **own})
-        return preset.config(variant, history=history)
+        return replace(DOCRAG, defaults={**DOCRAG.defaults, **own}).config(variant, history=history)
 
 
 _EXPECTED: Mapping[str, str] = {

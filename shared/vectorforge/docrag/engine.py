@@ -186,8 +186,7 @@ class RAGEngine:
         Raises:
             InvalidInputError: There is no such variant.
         """
-        chosen = self._application.variants.find(variant)
-        config = self._query_config(conversation_history, chosen)
+        config = self._query_config(conversation_history, self._application.variants.find(variant))
         return self._answer(query, config, self._tenant.strict_query_service)
 
     def query_with_fallback(

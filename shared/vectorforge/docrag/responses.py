@@ -267,8 +267,7 @@ async def performance_stats(
         ``avg_response_time`` (seconds) and ``success_rate`` (share of answered queries, 0 to 1, without
         aborted ones). The last two are None on a day without queries.
     """
-    now = datetime.now(UTC)
-    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     today = QueryFilter(since=midnight, collection_id=collection.id)
     usage = (await tenant.statistics.collect(today, "day")).totals
     mean_ms = await tenant.statistics.mean_latency_ms(today)

@@ -173,17 +173,15 @@ def signed(value: float, unit: Unit) -> str:
     return f"{'-' if value < 0 else '+'}{text}"
 
 
-def figure(estimate: Estimate, unit: Unit) -> str:
+def figure(estimate: Estimate, unit: Unit, write: Callable[[float, Unit], str] = number) -> str:
     """Format a value with its interval: ``0.512 [0.480, 0.541]``."""
-    value, low, high = (number(v, unit) for v in (estimate.value, estimate.low, estimate.high))
+    value, low, high = (write(v, unit) for v in (estimate.value, estimate.low, estimate.high))
     return f"{value} [{low}, {high}]"
 
 
 def change(estimate: Estimate, unit: Unit) -> str:
     """Format a difference with its interval, including signs: ``-0.031 [-0.052, -0.010]``."""
-    values = (estimate.value, estimate.low, estimate.high)
-    value, low, high = (signed(v, unit) for v in values)
-    return f"{value} [{low}, {high}]"
+    return figure(estimate, unit, signed)
 
 
 @dataclass(frozen=True, slots=True)

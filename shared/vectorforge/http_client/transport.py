@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import suppress
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import httpx2
 from pydantic_core import from_json, to_json
@@ -207,8 +207,7 @@ class SyncSender:
             try:
                 step = exchange.send(outcome)
             except StopIteration as end:
-                result: T = end.value
-                return result
+                return cast("T", end.value)
             if isinstance(step, Call):
                 outcome = self._send(step, stream=stream)
             else:
@@ -260,8 +259,7 @@ class AsyncSender:
             try:
                 step = exchange.send(outcome)
             except StopIteration as end:
-                result: T = end.value
-                return result
+                return cast("T", end.value)
             if isinstance(step, Call):
                 outcome = await self._send(step, stream=stream)
             else:

@@ -76,8 +76,7 @@ def _migrate(
     """Return the applied (without a terminal: pending) migrations and the number of indexed chunks."""
     config = VectorForgeConfig.from_environment()
     if database_url is not None:
-        given = {"migrator_database_url": SecretStr(database_url)}
-        settings = config.database.model_copy(update=given)
+        settings = config.database.model_copy(update={"migrator_database_url": SecretStr(database_url)})
         return asyncio.run(_migrate_database(settings, terminal, schema_only=schema_only))
     with local_setup(config, data_dir=data_dir) as setup:
         return asyncio.run(_migrate_database(setup.config.database, terminal, schema_only=schema_only))
