@@ -4,6 +4,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 from uuid import UUID
 
@@ -27,6 +28,7 @@ FROM vectorforge.claim_embedding_switch(make_interval(secs => %s))
 _WAITS = "SELECT vectorforge.embedding_switch_waits() AS found"
 
 
+@dataclass(eq=False, slots=True)
 class EmbeddingBackfill:
     """Embeds chunks without a vector, in batches, for all tenants; any number of processes may run it.
 
@@ -41,25 +43,17 @@ class EmbeddingBackfill:
             average, with pauses between batches. None: no limit.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        embeddings: EmbeddingProviderRegistry,
-        *,
-        batch: int = 128,
-        lease_s: float = 60.0,
-        per_minute: int | None = None,
-    ) -> None:
-        self._database = database
-        self._embeddings = embeddings
-        self._batch = batch if per_minute is None else min(batch, per_minute)
-        self._lease_s = lease_s
-        self._per_minute = per_minute
-        self._pause_s: float | None = None
+    database: Database
+    embeddings: EmbeddingProviderRegistry
+    _: KW_ONLY
+    batch: int = 128
+    lease_s: float = 60.0
+    per_minute: int | None = None
+    _pause_s: float | None = field(default=None, init=False)
 
     async def waits(self) -> bool:
         """Return True if there is unclaimed work."""
-        row = await self._database.fetch_untenanted(_WAITS)
+        row = await self.database.fetch_untenanted(_WAITS)
         return bool(row and row["found"])
 
     def take_pause_s(self) -> float | None:
@@ -73,7 +67,7 @@ class EmbeddingBackfill:
         Raises:
             VectorForgeError: The database failed; the step can be done again later.
         """
-        claimed = await self._database.fetch_untenanted(_CLAIM, (self._lease_s,))
+        claimed = await self.database.fetch_untenanted(_CLAIM, (self.lease_s,))
         if claimed is None:
             return False
         tenant_id, collection_id = claimed.values()
@@ -82,7 +76,7 @@ class EmbeddingBackfill:
 
     async def work_for(self, tenant_id: str, collection_id: UUID) -> None:
         """Embed one batch of this collection; a provider failure is stored with the change, and retried."""
-        db = self._database.for_tenant(tenant_id)
+        db = self.database.for_tenant(tenant_id)
         vectors = SecondVectors(db, collection_id)
         work = await vectors.work()
         if work is None:
@@ -92,7 +86,7 @@ class EmbeddingBackfill:
                 await vectors.remove()
             else:
                 models = await EmbeddingModelRepository(db).of(collection_id)
-                await self._fill(vectors, work, models, self._embeddings.for_tenant(tenant_id))
+                await self._fill(vectors, work, models, self.embeddings.for_tenant(tenant_id))
         except NotFoundError:  # deleted concurrently
             return
         except DatabaseError:
@@ -115,12 +109,12 @@ class EmbeddingBackfill:
             return
         spaces = (models[0].space, models[1].space)
         started = time.monotonic()
-        batch = await vectors.next_batch(work, spaces, self._batch)
+        batch = await vectors.next_batch(work, spaces, min(self.batch, self.per_minute or self.batch))
         made = {model.space: await self._embedded(embeddings, model, batch) for model in models}
         pause_s = 0.0
-        if self._per_minute is not None:
+        if self.per_minute is not None:
             embedded = sum(map(len, made.values()))
-            pause_s = max(embedded * 60 / self._per_minute - (time.monotonic() - started), 0.0)
+            pause_s = max(embedded * 60 / self.per_minute - (time.monotonic() - started), 0.0)
         await vectors.write(work, batch, made, pause_s=pause_s)
         if not batch.is_last or not await vectors.end_pass(work, spaces, pause_s=max(pause_s, 1.0)):
             self._pause_s = pause_s or None

@@ -9,7 +9,7 @@ result.
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -91,6 +91,7 @@ def may_overlap(group: Sequence[DocumentItem], following: Sequence[DocumentItem]
     )
 
 
+@dataclass(eq=False, slots=True)
 class DocumentGroup:
     """Stores documents of one collection together, as far as that takes no more than two round trips.
 
@@ -101,38 +102,27 @@ class DocumentGroup:
         failures: Results of the places whose documents could not be read.
     """
 
-    def __init__(
-        self,
-        store: VectorStore,
-        repo: DocumentRepository,
-        collection_id: UUID,
-        contexts: ContextWriter,
-        limits: ExtractionLimits,
-        vectors: ChunkVectors,
-        documents: Mapping[int, ExtractedDocument],
-        failures: Sequence[tuple[int, DocumentResult]] = (),
-    ) -> None:
-        self._store = store
-        self._repo = repo
-        self._collection_id = collection_id
-        self.contexts = contexts
-        self._limits = limits
-        self.vectors = vectors
-        self.documents = documents
-        self.failures = failures
-        self.contents: Mapping[int, bytes] = {}
-        """Files of the documents, by place, without those of rows and of lines of JSONL, which have none."""
-        self.charged: frozenset[int] = frozenset()
-        """Places of the documents whose tokens have been counted."""
-        self._unchanged: dict[int, StoredDocument] = {}
-        self._ready: dict[int, Drafted] = {}
-        self._warnings: dict[int, tuple[str, ...]] = {}
+    vector_store: VectorStore
+    repo: DocumentRepository
+    collection_id: UUID
+    contexts: ContextWriter
+    limits: ExtractionLimits
+    vectors: ChunkVectors
+    documents: Mapping[int, ExtractedDocument]
+    failures: Sequence[tuple[int, DocumentResult]] = ()
+    contents: Mapping[int, bytes] = field(default_factory=dict, init=False)
+    """Files of the documents, by place, without those of rows and of lines of JSONL, which have none."""
+    charged: frozenset[int] = field(default=frozenset(), init=False)
+    """Places of the documents whose tokens have been counted."""
+    _unchanged: dict[int, StoredDocument] = field(default_factory=dict, init=False)
+    _ready: dict[int, Drafted] = field(default_factory=dict, init=False)
+    _warnings: dict[int, tuple[str, ...]] = field(default_factory=dict, init=False)
 
     async def prepare(self, charge: Charge | None, on_progress: OnProgress | None = None) -> None:
         """Cut the documents into chunks, and embed what is new; writes nothing."""
         with suppress(VectorForgeError):  # raised again by IngestionPipeline.write_document
             sources = [document.source for document in self.documents.values()]
-            current = await self._repo.current_hashes_of(self._collection_id, sources)
+            current = await self.repo.current_hashes_of(self.collection_id, sources)
             drafted = await self._with_contexts(await asyncio.to_thread(self._draft, current), current)
             new: dict[int, Drafted] = {}
             changed: list[Drafted] = []
@@ -162,7 +152,7 @@ class DocumentGroup:
         """
         stored = dict(self._unchanged)
         with suppress(VectorForgeError):
-            added = await self._store.add_documents(self._collection_id, list(self._ready.values()))
+            added = await self.vector_store.add_documents(self.collection_id, list(self._ready.values()))
             stored.update(
                 (place, replace(one, warnings=self._warnings[place]))
                 for place, one in zip(self._ready, added, strict=True)
@@ -206,8 +196,8 @@ class DocumentGroup:
                 drafted[place] = draft, ()
                 continue
             with suppress(VectorForgeError):  # reported when it is ingested
-                self._limits.check_chars(len(document.text))
+                self.limits.check_chars(len(document.text))
                 chunks = draft_chunks(document, self.contexts.chunking)
-                self._limits.check_chunks(len(chunks))
+                self.limits.check_chunks(len(chunks))
                 drafted[place] = draft, chunks
         return drafted

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Self
 from uuid import UUID
@@ -38,6 +39,7 @@ MAX_CLAIMS = MAX_ATTEMPTS + 2
 """Maximum claims of a job without a finished document; more than the attempts of one document."""
 
 
+@dataclass(eq=False)
 class IngestionWorker:
     """Claims and runs the jobs of all tenants; as a context manager, it starts and stops.
 
@@ -59,37 +61,24 @@ class IngestionWorker:
         backfill: Runs a step after each job, and more while idle; None: not here.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        make_pipeline: Callable[[str], IngestionPipeline],
-        *,
-        concurrent_jobs: int = 2,
-        lease_s: float = 10.0,
-        poll_s: float = 5.0,
-        turn_s: float = 1.0,
-        kept_log_days: int = 0,
-        kept_text_days: int = 0,
-        kept_stale_s: float | None = None,
-        document_time_s: float = float("inf"),
-        erase: Callable[[], Awaitable[bool]] | None = None,
-        backfill: EmbeddingBackfill | None = None,
-    ) -> None:
-        self._database = database
-        self._backfill = backfill
-        self._make_pipeline = make_pipeline
-        self._concurrent_jobs = concurrent_jobs
-        self._lease_s = lease_s
-        self._poll_s = poll_s
-        self._turn_s = turn_s
-        self._kept_log_days = kept_log_days
-        self._kept_text_days = kept_text_days
-        self._kept_stale_s = kept_stale_s
-        self._erase = erase
-        self._document_time_s = document_time_s
+    database: Database
+    make_pipeline: Callable[[str], IngestionPipeline]
+    _: KW_ONLY
+    concurrent_jobs: int = 2
+    lease_s: float = 10.0
+    poll_s: float = 5.0
+    turn_s: float = 1.0
+    kept_log_days: int = 0
+    kept_text_days: int = 0
+    kept_stale_s: float | None = None
+    document_time_s: float = float("inf")
+    erase: Callable[[], Awaitable[bool]] | None = None
+    backfill: EmbeddingBackfill | None = None
+
+    def __post_init__(self) -> None:
         self._next_cleaning = self._next_reading = self._next_erasure = float("-inf")
         self._analyses_left, self._next_analysis = 0, float("-inf")
-        self._terms = TermReader(database)
+        self._terms = TermReader(self.database)
         self._stopping = asyncio.Event()
         self._woken = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -106,7 +95,7 @@ class IngestionWorker:
         if self._tasks:
             return
         self._stopping, self._woken = asyncio.Event(), asyncio.Event()  # of this event loop
-        self._tasks = [asyncio.create_task(self._loop()) for _ in range(self._concurrent_jobs)]
+        self._tasks = [asyncio.create_task(self._loop()) for _ in range(self.concurrent_jobs)]
 
     def wake(self) -> None:
         """Signal a new job, so that it does not wait for the next poll."""
@@ -145,13 +134,13 @@ class IngestionWorker:
     async def _clean(self, dispatcher: JobDispatcher) -> None:
         if time.monotonic() < self._next_cleaning:
             return
-        self._next_cleaning = time.monotonic() + (_DAY_S if self._kept_stale_s is None else _HOUR_S)
-        if self._kept_log_days:
-            await dispatcher.delete_old_logs(self._kept_log_days)
-        if self._kept_text_days:
-            await dispatcher.erase_old_log_texts(self._kept_text_days)
-        if self._kept_stale_s is not None:
-            await dispatcher.delete_expired_caches(self._kept_stale_s)
+        self._next_cleaning = time.monotonic() + (_DAY_S if self.kept_stale_s is None else _HOUR_S)
+        if self.kept_log_days:
+            await dispatcher.delete_old_logs(self.kept_log_days)
+        if self.kept_text_days:
+            await dispatcher.erase_old_log_texts(self.kept_text_days)
+        if self.kept_stale_s is not None:
+            await dispatcher.delete_expired_caches(self.kept_stale_s)
             await dispatcher.delete_expired_streams()
             await dispatcher.delete_expired_files()
 
@@ -163,50 +152,50 @@ class IngestionWorker:
         Raises:
             VectorForgeError: As ``run_until_idle``.
         """
-        dispatcher = JobDispatcher(self._database)
+        dispatcher = JobDispatcher(self.database)
         await self._clean(dispatcher)
         if await self._resume_erasure():
             return True
         ran = await self._run_job(dispatcher)
-        if self._backfill is None or self._stopping.is_set():
+        if self.backfill is None or self._stopping.is_set():
             return ran
-        return await self._backfill.step() or ran
+        return await self.backfill.step() or ran
 
     async def _resume_erasure(self) -> bool:
-        if self._erase is None or time.monotonic() < self._next_erasure:
+        if self.erase is None or time.monotonic() < self._next_erasure:
             return False
-        if await self._erase():
+        if await self.erase():
             return True
         self._next_erasure = time.monotonic() + _ERASURES_POLL_S
         return False
 
     async def _run_job(self, dispatcher: JobDispatcher) -> bool:
         claimed_at = time.monotonic()
-        claimed = await dispatcher.claim(self._lease_s)
+        claimed = await dispatcher.claim(self.lease_s)
         if claimed is None:
             await self._analyze(dispatcher, idle=True)
             return await self._read_terms()
-        db = self._database.for_tenant(claimed.tenant_id)
+        db = self.database.for_tenant(claimed.tenant_id)
         if claimed.claims > MAX_CLAIMS:
             message = f"The job stopped its worker {MAX_CLAIMS} times without finishing a document."
             await JobRepository(db).finish(claimed.job_id, error=JobError("job_crashes", message))
             return True
         try:
-            pipeline = self._make_pipeline(claimed.tenant_id)
+            pipeline = self.make_pipeline(claimed.tenant_id)
         except Exception as exc:  # noqa: BLE001 - the job would fail again
             await self._end(db, claimed.job_id, exc)
             return True
         jobs = JobRepository(db)
         following = await jobs.claim_following(
-            claimed.job_id, self._lease_s, documents=MAX_RUN_DOCUMENTS, jobs=GROUP_SIZE
+            claimed.job_id, self.lease_s, documents=MAX_RUN_DOCUMENTS, jobs=GROUP_SIZE
         )
         run = JobRun(
             db,
-            JobLease(jobs, [claimed.job_id, *following], self._lease_s, claimed_at),
+            JobLease(jobs, [claimed.job_id, *following], self.lease_s, claimed_at),
             pipeline,
             others_wait=partial(dispatcher.others_wait, claimed.tenant_id),
-            turn_s=self._turn_s,
-            document_time_s=self._document_time_s,
+            turn_s=self.turn_s,
+            document_time_s=self.document_time_s,
         )
         await run.run(self._stopping)
         self._analyses_left = _ANALYSES
@@ -241,7 +230,7 @@ class IngestionWorker:
                 if await self.run_next():
                     failures = 0
                     continue
-                failures, pause_s = 0, self._poll_s
+                failures, pause_s = 0, self.poll_s
             except VectorForgeError as exc:
                 pause_s = min(2.0**failures, _LONGEST_PAUSE_S)
                 failures += 1
