@@ -102,6 +102,29 @@ async def test_key_holds_tenant_and_document_and_response_links_to_the_object(
         assert "X-Amz-Expires=300" in link or "Expires=" in link
 
 
+async def test_file_content_is_read_from_the_bucket_while_it_is_sent(
+    s3: Any, application: Application
+) -> None:
+    text = "Oil the chain. " + "x" * 20_000_000
+    document = await store(application, f"<!-- {text} --><p>Oil the chain.")
+    (key,) = listed(s3)
+    stored = s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+    headers = {"Authorization": f"Bearer {key_of('acme')}"}
+    async with (
+        serve(create_app(application)) as url,
+        httpx2.AsyncClient(base_url=url, headers=headers) as client,
+    ):
+        path = f"/v1/files/{document}/content"
+        assert (await client.get(path)).content == stored
+        async with client.stream("GET", path) as response:
+            pieces = response.aiter_raw()
+            assert stored.startswith(await anext(pieces))
+            s3.delete_object(Bucket=BUCKET, Key=key)
+            with pytest.raises(httpx2.RemoteProtocolError):  # the rest is not in the server's memory
+                async for _ in pieces:
+                    pass
+
+
 async def test_scheduled_ingest_function_removes_a_replaced_and_a_deleted_original(
     s3: Any, application: Application
 ) -> None:

@@ -236,7 +236,7 @@ async def content_of(
     """
     bucket = application.aws.originals_bucket
     if original.object_key is not None and bucket is not None:
-        return await bucket.read(original.object_key)
+        return await bucket.read(original.object_key, part)
     content = await tenant.originals.content(original, part)
     if content is None:  # replaced or deleted meanwhile, or its bucket is no longer configured
         raise OriginalNotKeptError

@@ -134,8 +134,6 @@ async def retrieve_file_content(file_id: str, application: ApplicationDep, tenan
     if file.status == "completed":
         original = await find_original(tenant, file.id)
         read = partial(content_of, application, tenant, original)
-        if original.object_key is not None:
-            return Response(await read(), headers=headers)
         return await in_parts(read, range(original.size_bytes), headers)
 
     async def read_waiting(part: range) -> bytes:
