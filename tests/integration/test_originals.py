@@ -119,6 +119,27 @@ async def test_download_is_read_from_the_database_while_it_is_sent(setup: Setup,
                 pass
 
 
+async def test_text_is_read_from_the_database_while_it_is_sent(setup: Setup) -> None:
+    collection = await new_collection(setup.client, "handbook")
+    document = await setup.add(collection, "Über.txt", b"Parcels leave on Mondays.", "text/plain")
+    text = '5 € "\\\n\u2028\x01\U0001f600' * 900_000  # of a file, it would be embedded for minutes
+    with psycopg.connect(make_conninfo(setup.database_url, user="postgres")) as connection:
+        statement = "UPDATE vectorforge.documents SET text = %s, size_chars = %s WHERE id = %s"
+        connection.execute(statement, (text, len(text), document))
+    path = f"/v1/documents/{document}/text"
+    whole = await setup.client.get(path)
+    expected = {"id": document, "source": "Über.txt", "title": None, "media_type": "text/plain"}
+    assert (whole.headers["content-type"], whole.json()) == ("application/json", {**expected, "text": text})
+    async with setup.client.stream("GET", path) as response:
+        pieces = response.aiter_raw()
+        assert whole.content.startswith(await anext(pieces))
+        await setup.add(collection, "Über.txt", b"Parcels leave on Tuesdays.", "text/plain")
+        with pytest.raises(httpx2.RemoteProtocolError):  # a text of two versions would be worse
+            async for _ in pieces:
+                pass
+    assert (await setup.client.get(path)).json()["text"] == "Parcels leave on Tuesdays."
+
+
 @pytest.mark.parametrize("what", ["document", "filter", "collection", "tenant"])
 async def test_deletion_leaves_no_original_behind(setup: Setup, what: str) -> None:
     collection = await new_collection(setup.client, "handbook")

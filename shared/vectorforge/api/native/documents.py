@@ -1,9 +1,12 @@
 """Documents of a collection, single documents and chunks."""
 
+import json
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter
 
 from vectorforge.api.admin.erasures import ERASURE_RESPONSES, ErasureBody, erase
@@ -155,12 +158,29 @@ async def delete_document(
     return await erase(request, response, subject)
 
 
-@router.get("/documents/{document_id}/text", responses=problems(404))
-async def show_text(document_id: UUID, tenant: Tenant) -> DocumentText:
+_PART_CHARS = 500_000
+
+
+@router.get("/documents/{document_id}/text", responses=problems(404), response_model=DocumentText)
+async def show_text(document_id: UUID, tenant: Tenant) -> Response:
     """Return the document's extracted text."""
     document = await _find_document(tenant, document_id)
-    text = existing(await tenant.documents.text(document_id), "Document", document_id)
-    return DocumentText.of(document, text=text)
+
+    async def read(start: int) -> str | None:
+        part = await tenant.documents.part(document_id, start, _PART_CHARS, version=document.version)
+        return None if part is None else json.dumps(part, ensure_ascii=False)[1:-1]
+
+    first = await read(0)
+    if first is None:  # replaced or deleted meanwhile
+        return await show_text(document_id, tenant)
+
+    async def parts() -> AsyncIterator[str]:  # slow clients would fill the memory with texts
+        yield DocumentText.of(document, text="").model_dump_json().removesuffix('"}') + first
+        for start in range(_PART_CHARS, document.size_chars, _PART_CHARS):
+            yield existing(await read(start), "Document", document_id)
+        yield '"}'
+
+    return StreamingResponse(parts(), media_type="application/json")
 
 
 @router.get("/documents/{document_id}/chunks", responses=problems(404))

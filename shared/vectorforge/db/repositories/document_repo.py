@@ -110,6 +110,7 @@ _FILES = 10_000
 _PART = """
 SELECT substr(text, %(start)s::int + 1, %(length)s::int) AS text FROM vectorforge.documents
 WHERE tenant_id = %(tenant_id)s AND id = %(document_id)s
+    AND version = coalesce(%(version)s::int, version)
 """
 _CURRENT_CHUNKS = """
 vectorforge.chunks AS c
@@ -304,9 +305,12 @@ class DocumentRepository:
         values = {"collection_id": collection_id, "id": document_id, "metadata": json.dumps(dict(metadata))}
         await self._db.execute(_SET_METADATA, values)
 
-    async def part(self, document_id: UUID, start: int, length: int) -> str | None:
-        """Return at most ``length`` characters from ``start``, or None without the document."""
-        row = await self._db.fetch_one(_PART, {"document_id": document_id, "start": start, "length": length})
+    async def part(
+        self, document_id: UUID, start: int, length: int, *, version: int | None = None
+    ) -> str | None:
+        """Return at most ``length`` characters from ``start``, or None without the document or version."""
+        values = {"document_id": document_id, "start": start, "length": length, "version": version}
+        row = await self._db.fetch_one(_PART, values)
         return None if row is None else str(row["text"])
 
     async def page(self, document_id: UUID, number: int) -> tuple[int, int] | None:
