@@ -88,6 +88,8 @@ CODES = "| Code | Ursache |\n|---|---|\n| E03 | Tür offen |\n| E05 | Pumpe bloc
         "que veut dire {}",
         "что означает {}?",
         "{}是什么意思",
+        "{}가 무슨 뜻이에요",
+        "{} หมายถึงอะไร",
         "what does {} mean",
     ],
 )
@@ -102,6 +104,27 @@ async def test_query_for_an_identifier_is_answered_where_a_source_has_it(query: 
     assert await answer(query.format("E99"), CODES, provider=provider) == NO_ANSWER
     other = "Wie teuer war der Austausch der Bremsen beim Modell {} in München?"
     assert await answer(other.format("E05"), CODES, provider=provider) == NO_ANSWER
+
+
+@pytest.mark.parametrize("query", ["qué significa LDAP", "ldap nedir", "LDAP คืออะไร", "LDAP คืออะไร?"])
+async def test_query_for_an_acronym_is_answered_where_a_source_has_it(query: str) -> None:
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0], *([0.2, 0.98] for _ in texts[1:])]
+
+    provider = ExtractiveProvider(embed=embed)
+    text = "El turno empieza a las ocho. El acceso usa LDAP, un directorio."
+    assert (await answer(query, text, provider=provider)).startswith("El acceso usa LDAP, un directorio.")
+    other = "¿Quién inventó el protocolo LDAP en la universidad?"
+    assert await answer(other, text, provider=provider) == NO_ANSWER
+
+
+@pytest.mark.parametrize("query", ["was kostet {}", "{}の原因は何ですか"])
+async def test_query_for_an_identifier_that_no_source_has_is_refused(query: str) -> None:
+    text = "Was kostet es? Der Preis kostet 5 €. エラーの原因はどこですかと聞く。"
+    text += "| Code | エラーの原因 |\n|---|---|\n| E05 | エラーの原因は電池。|"
+    provider = ExtractiveProvider(embed=NearEmbedder().embed)
+    assert await answer(query.format("E12"), text, provider=provider) == NO_ANSWER
+    assert await answer(query.format("E05"), text, provider=provider) != NO_ANSWER
 
 
 async def test_piece_with_the_identifier_precedes_a_nearer_one() -> None:

@@ -72,7 +72,8 @@ NAME_QUESTION: Final = pattern_of(
 )
 PROCEDURE: Final = pattern_of(
     r"\b(?:how (?:do|can|should|must|does|is|are|to)|steps?|order|comment|c[oó]mo)\b|如何|怎么"
-    rf"|\bwie\b(?! {_MEASURES}\b)",
+    rf"|\bwie\b(?! {_MEASURES}\b)|\b(?:jak|как|πώς|nasıl|hoe|hur|hvordan|bagaimana|thế nào)\b"
+    "|كيف|कैसे|どう(?:すれば|やって)|어떻게|อย่างไร",
     re.IGNORECASE,
 )
 """Query about a procedure."""
@@ -136,6 +137,9 @@ EXACT: Final = pattern_of(r"(?<!\w)[$@#/.-]{0,2}+[^\W_]++(?:[-._/:$]{1,3}+[^\W_]
 """Identifiers, paths and versions, which also count as a whole."""
 IDENTIFIER: Final = pattern_of(r"[^\W\d_]+\d")
 """Start of a code such as E05; "1960s" is none."""
+_CODE: Final = pattern_of(r"[^\W\d_]{1,3}\d+\Z")
+"""Code that has no other spelling; "covid19" is also written COVID-19."""
+_ACRONYM: Final = pattern_of(r"\b[A-Z]{2,8}\b")
 SETTING: Final = pattern_of(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 UNSPACED: Final = pattern_of(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
@@ -307,6 +311,13 @@ class WeightedQuery:
         self._mass = sum(self._idf.values()) or 1.0
         self._letters = sum(map(_letters, self.terms)) or 1
         self._identifiers = frozenset(filter(IDENTIFIER.match, self.terms))
+        most_words = 3 * len(self._identifiers)
+        if not ENGLISH_QUERY.search(text):
+            written = chain.from_iterable(_ACRONYM.findall(one.piece.text) for one in among)
+            acronyms = self.terms & terms(" ".join(set(written)))
+            self._identifiers |= acronyms
+            most_words += 2 * len(acronyms)
+        self._is_short = sum(map(_word_share, self.terms)) <= most_words
         self._words = {word.casefold() for word in WORD.findall(text)}
 
     def coverage(self, words: frozenset[str]) -> float:
@@ -361,6 +372,8 @@ class WeightedQuery:
         found = [one.terms | one.before for one in ranked]
         if any(map(self._has_identifiers, found)):
             return True
+        if self._is_short and any(map(_CODE.match, self._identifiers - set().union(*found))):
+            return False
         if cosines and ENGLISH_QUERY.search(self.text):
             # Unweighted: a word in every source is the subject, and rarity would give it no weight.
             share = max(len(self.terms & words) for words in found) / len(self.terms)
@@ -376,7 +389,7 @@ class WeightedQuery:
 
         A model knows no codes, and of "was bedeutet E05" no other word, in any language, is in its answer.
         """
-        return len(self.terms) <= 3 * len(self._identifiers) and self._identifiers <= words
+        return self._is_short and self._identifiers <= words
 
     def _share(self, words: Iterable[str]) -> float:
         """Return the share of the query's letters in words that begin as one of these does.
@@ -397,6 +410,11 @@ class WeightedQuery:
 def _letters(term: str) -> float:
     """Return the length of a term; little for pairs from a Hiragana letter on, which are mostly grammar."""
     return len(term) / 4 if _IN_HIRAGANA.match(term) else len(term)
+
+
+def _word_share(term: str) -> float:
+    """Return how much of a word a term is: groups of letters overlap."""
+    return _letters(term) / len(term) / (len(term) + 1) if UNSPACED.match(term) else 1.0
 
 
 def names(text: str) -> Iterator[str]:
