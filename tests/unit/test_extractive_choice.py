@@ -32,6 +32,12 @@ async def test_item_without_a_lead_in_is_quoted_below_its_heading() -> None:
     assert text in (first, f"{first}\n\nAdded:\nSupport for Opera 120. [Source 1]")
 
 
+async def test_item_is_quoted_below_the_lead_in_of_its_list() -> None:
+    prices = "Preise ab Januar:\n\n- Akku: 45 €\n- Bildschirm: 120 €\n"
+    text = await answer("was kostet ein Bildschirm", prices, BILLING)
+    assert text == "Preise ab Januar:\nBildschirm: 120 € [Source 1]"
+
+
 async def test_row_without_a_lead_in_is_quoted_below_the_heading_above_its_chunk() -> None:
     table = "| browser | since |\n|---|---|\n| Internet Explorer | 2.0 |\n| Opera | 2.1 |"
     given = [replace(sources(table)[0], heading="Releases > Why removed?"), sources(RHINE, BILLING)[1]]
@@ -91,6 +97,10 @@ async def test_further_step_is_quoted_with_all_steps_of_a_procedure() -> None:
         ("Comment purger la Pumpe avec Wasser?", True),
         ("How do I fill the Pumpe with Wasser?", True),
         ("How much Wasser is in the Pumpe?", False),
+        ("Jak wlać Wasser do Pumpe?", True),
+        ("Как залить Wasser в Pumpe?", True),
+        ("كيف أملأ Pumpe Wasser؟", True),
+        ("Pumpe Wasser nasıl doldurulur?", True),
     ],
 )
 async def test_steps_are_quoted_together_only_for_a_procedure(query: str, is_procedure: bool) -> None:
@@ -147,7 +157,8 @@ async def test_row_whose_key_the_query_names_precedes_a_sentence_with_its_words(
         f"{common} An answer of low quality is logged.",
         "Fields of its quality:\n\n| field | meaning |\n|---|---|\n| `low` | below 0.3 |\n| `all` | words |",
     )
-    assert (await answer("When is the quality low?", *texts)).startswith("field: low; meaning: below 0.3")
+    first = "Fields of its quality:\nfield: low; meaning: below 0.3 [Source 2]"
+    assert (await answer("When is the quality low?", *texts)).startswith(first)
 
 
 async def test_row_of_an_identifier_needs_the_whole_identifier() -> None:

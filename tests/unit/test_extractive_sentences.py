@@ -55,6 +55,8 @@ def test_markdown_headings_and_rules_are_not_quoted() -> None:
 
 def test_plain_titles_are_not_quoted() -> None:
     assert pieces("Get started\n\nIf you are new, start here.") == ["If you are new, start here."]
+    thai = "แล็ปท็อปจะถูกเปลี่ยนทุกสี่ปีเพราะการรับประกันสิ้นสุดลง"  # a sentence without a full stop
+    assert pieces(f"การยืม\n\n{thai}\n\nกล้อง") == [thai, "กล้อง"]
 
 
 def test_code_blocks_and_table_rows_stay_whole() -> None:

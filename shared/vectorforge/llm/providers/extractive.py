@@ -285,7 +285,7 @@ def _rendered(quotes: Sequence[Quote], sources: Sequence[GroundingSource]) -> li
     last: Quote | None = None
     for quote in quotes:
         source, piece = quote
-        is_same_heading = piece.heading == (last[1].heading if last else "")
+        is_same_heading = piece.heading in ((last[1].heading, last[1].text) if last else ("",))
         if last is not None and not is_same_heading:
             parts.append("\n\n")
         elif last is not None:

@@ -38,6 +38,8 @@ _SENTENCE_END = pattern_of(
     r"|[.!?]\"{3}[ \t]*\n|[。！？｡।॥።។။།](?:\[\d+\])*[”’」』）]*\s*"
     r"|(?<=[\u0e00-\u0eff]{40})[ ]+(?=[\u0e00-\u0eff])"
 )
+_CLAUSE = pattern_of(r"[\u0e00-\u0eff]{40}\Z")
+"""End of a Thai or Lao sentence, which has no full stop."""
 _CLOSING = pattern_of(r"[\"'”’»)」』）*_]*")
 _FOOTNOTES = pattern_of(r"(?:\[\^?\d{1,4}\])+$")
 _MARKER = pattern_of(r"\A\s*(?:>\s*)*(?:[-*+•‣▪◦●]\s+(?:\[[ xX]\]\s+)?)?")
@@ -189,6 +191,8 @@ def split(chunk: str, heading: str = "") -> list[Piece]:
                 Piece(start, end, quoted, before, kind, is_fragment, number, part, subject, opens, under)
             )
             opens = ""
+            if leads_in(pieces[-1]) and len(quoted) <= _MAX_HEADING_CHARS:
+                under = quoted
     return pieces
 
 
@@ -213,7 +217,7 @@ def _is_title(text: str, block: _Block, chunk: str, last: int) -> bool:
     if block.kind != "prose" or len(text) > 80 or "\n" in text or block.end >= last:
         return False
     around = chunk[max(0, block.start - 2) : block.start] + chunk[block.end : block.end + 2]
-    return text[-1:].isalnum() and not around.strip()
+    return text[-1:].isalnum() and not around.strip() and not _CLAUSE.search(text)
 
 
 def _quoted(text: str, block: _Block) -> str:
