@@ -175,3 +175,12 @@ def test_expansion_is_bounded(query: str, texts: list[str]) -> None:
 def test_query_without_earlier_turn_of_the_user_is_not_expanded() -> None:
     assert expand("How heavy is it?", [HistoryMessage("assistant", "Hello!")]) is None
     assert expand("How heavy is it?", [HistoryMessage("user", " ")]) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["thanks!", "Thank you", "danke", "Vielen Dank!", "ok", "ok danke", "merci", "谢谢！", "شكرا"]
+)
+def test_thanks_do_not_repeat_the_last_answer(text: str) -> None:
+    turns = history_of([("Where do I buy a copper kettle?", "In Bergen.")])
+    assert expand(text, turns) is None
+    assert expand(f"{text}, and the lid?", turns) is not None

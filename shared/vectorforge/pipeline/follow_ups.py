@@ -99,6 +99,13 @@ _SUFFIX_WORDS = 5
 """Words of a query up to which a suffix points back; in a longer one it often means a word of it."""
 _REACTION = pattern_of(r"[^\W\d]{1,12}(?: [^\W\d]{1,12})?[,.!;،]+\s+\w")
 """Clause of one or two words before the query: "No, I meant ...", "Danke! Wie ..."."""
+_THANKS = pattern_of(
+    r"(?:\W*(?:ok|okay|(?:many )?thanks?(?: you)?|thx|(?:vielen |besten )?dank|danke(?: schön)?"
+    r"|merci(?: beaucoup)?|(?:muchas )?gracias|grazie(?: mille)?|obrigad[oa]|(?:большое )?спасибо|谢谢|謝謝"
+    r"|ありがとう(?:ございます)?|감사합니다|고마워요?|ขอบคุณ|شكرا)\b)+\W*",
+    re.IGNORECASE,
+)
+"""Messages that are no query: expanded, they would repeat the last answer."""
 _ASIAN_POINTERS = pattern_of(
     "[它他她这那其此呢這]|それ|これ|あれ|その|この|あの|そこ|ここ|では|มัน|นั้น|นี้|그것|이것|그거|이거|거기|그럼|그리고"
 )
@@ -146,7 +153,7 @@ class Expansion:
 
 
 def expand(query: str, messages: Sequence[HistoryMessage]) -> Expansion | None:
-    """Return what expands a query; None without an earlier turn of the user.
+    """Return what expands a query; None for thanks, and without an earlier turn of the user.
 
     The turns are the latest one and those before it, back to one that stands alone, and the first one that
     does, which often names the subject of all: at most four.
@@ -156,7 +163,7 @@ def expand(query: str, messages: Sequence[HistoryMessage]) -> Expansion | None:
         messages: Earlier messages of user and assistant, oldest first.
     """
     earlier = [message.content[:_READ_CHARS] for message in messages if message.role == "user"]
-    if not any(map(str.split, earlier)):
+    if not any(map(str.split, earlier)) or _THANKS.fullmatch(query[:_READ_CHARS]):
         return None
     first = next(filter(stands_alone, earlier), earlier[0])
     turns = dict.fromkeys(text[:_TURN_CHARS] for text in (*_latest(earlier), first))
