@@ -71,6 +71,7 @@ def test_code_blocks_and_table_rows_stay_whole() -> None:
         ("| `half` | **4,000** dimensions |", "kind: half; limit: 4,000 dimensions"),
         ("| a \\| b | |", "kind: a | b"),
         ("| [x](y.md) | one | two |", "x; one; two"),  # more cells than columns
+        ("| half |", "kind: half"),
     ],
 )
 def test_row_is_quoted_with_the_names_of_its_columns(row: str, quoted: str) -> None:

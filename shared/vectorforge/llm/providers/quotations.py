@@ -228,7 +228,7 @@ def _quoted(text: str, block: _Block) -> str:
         return f"```\n{textwrap.dedent(text)}\n```"
     if block.kind == "row" and "|" in text:
         cells = _cells(text)
-        names = block.columns if len(block.columns) == len(cells) else [""] * len(cells)
+        names = block.columns[: len(cells)] if len(block.columns) >= len(cells) else [""] * len(cells)
         named = zip(names, cells, strict=True)
         return "; ".join(f"{name}: {cell}" if name else cell for name, cell in named if cell)
     return _plain(text)
