@@ -60,6 +60,17 @@ def test_worse_configuration_exits_with_1_and_names_the_measure(vectorforge: Com
     vectorforge(*common, "--variant", "worse", "--baseline", "before.json", "--tolerance", "1")
 
 
+@pytest.mark.parametrize("option", ["--report", "--save-baseline"])
+def test_unwritable_output_is_rejected_before_any_question_is_asked(
+    vectorforge: CommandLine, option: str
+) -> None:
+    before = vectorforge.json("stats")["totals"]["queries"]
+    for path in ("nowhere/out", "guides", "questions.jsonl/out"):
+        refused = vectorforge("eval", "questions.jsonl", "-c", "guides", option, path, code=2).stderr
+        assert f"error: {path} cannot be written; {option} names a file in an existing folder." in refused
+    assert vectorforge.json("stats")["totals"]["queries"] == before
+
+
 def test_variants_are_compared_with_the_first_and_reported(vectorforge: CommandLine) -> None:
     found = vectorforge.json(
         "eval", "questions.jsonl", "-c", "guides", "--variant", "default", "--variant", "worse",

@@ -1,5 +1,6 @@
 """Comparison of evaluations: figures of each variant, differences between them, regressions, baselines."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +22,15 @@ def write_file(path: Path, text: str, *, field: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as exc:
         raise InvalidInputError(f"{path} cannot be written ({type(exc).__name__}).", field=field) from exc
+
+
+def check_writable(path: Path, *, field: str) -> None:
+    """Raise InvalidInputError before the first question if a file cannot be written."""
+    folder = path.absolute().parent
+    if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+        raise InvalidInputError(
+            f"{path} cannot be written; {field} names a file in an existing folder.", field=field
+        )
 
 
 class StoredScores(BaseModel):

@@ -134,12 +134,15 @@ def evaluate(
         _tune(context, collection, plan, save=save)
         return
     from vectorforge.cli.commands.evaluation_output import print_outcome
-    from vectorforge.evaluation.comparison import Baseline, summarize
+    from vectorforge.evaluation.comparison import Baseline, check_writable, summarize
     from vectorforge.evaluation.metrics import Bootstrap, measures_at, with_tolerances
     from vectorforge.evaluation.report import write_report
 
     measures = with_tolerances(measures_at(cutoff), _parse_tolerances(tolerance or []))
     stored = Baseline.read(baseline, plan) if baseline else None
+    for field, path in (("--save-baseline", save_baseline), ("--report", report)):
+        if path:
+            check_writable(path, field=field)
     outcome = _measure(context, collection, plan)
     summary = summarize(outcome.runs, measures, Bootstrap(resamples, seed), stored)
     if save_baseline:
