@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from vectorforge.db.repositories.document_repo import CurrentDocument, DocumentRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
@@ -25,6 +25,8 @@ class IngestEstimate:
     unchanged: int = 0
     failed: int = 0
     """Documents that cannot be read."""
+    failures: list[dict[str, str]] = field(default_factory=list)
+    """Source and error of each."""
     chunks: int = 0
     """Chunks of documents that are new or changed."""
     chunks_to_embed: int = 0
@@ -41,6 +43,12 @@ class IngestEstimate:
     context_completion_tokens: int = 0
     context_cost_usd: float | None = 0.0
     """By the price list, without a discount for cached prompts; None for a model that is not on it."""
+
+    def add_failure(self, source: str, error: Exception) -> None:
+        """Count a document that cannot be read."""
+        self.failed += 1
+        message = error.message if isinstance(error, VectorForgeError) else type(error).__name__
+        self.failures.append({"source": source, "error": message})
 
 
 @dataclass(eq=False, slots=True)
@@ -63,12 +71,14 @@ class IngestionEstimator:
         """
         sources = [item.part.source for item in items]
         current = await self.documents.current_hashes_of(collection.id, sources)
-        for read in await self.pipeline.reader.read_all(items, ocr=collection.ocr):
+        for item, read in zip(
+            items, await self.pipeline.reader.read_all(items, ocr=collection.ocr), strict=True
+        ):
             estimate.documents += 1
             if isinstance(read, ExtractedDocument):
                 await asyncio.to_thread(self._add, estimate, collection, read, current.get(read.source))
             else:
-                estimate.failed += 1
+                estimate.add_failure(item.part.source, read)
         if self.embeddings.get(collection.embedding_provider).is_remote:
             estimate.embedding_cost_usd = self.estimate_cost(
                 collection.embedding_provider, collection.embedding_model, estimate.embedding_tokens, 0
@@ -88,8 +98,8 @@ class IngestionEstimator:
             return
         try:
             chunks = draft_chunks(document, contexts.chunking)
-        except VectorForgeError:
-            estimate.failed += 1
+        except VectorForgeError as exc:
+            estimate.add_failure(document.source, exc)
             return
         stored = current.chunk_hashes if current else frozenset()
         new = [chunk for chunk in chunks if chunk.content_hash not in stored]

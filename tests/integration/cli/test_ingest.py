@@ -103,6 +103,8 @@ def test_ingest_of_folder_reports_skipped_files_and_titles_documents(vectorforge
     nothing = vectorforge("ingest", "mixed/venv", "-c", "skips", code=2).stderr
     assert "No file to read in mixed/venv." in nothing
     assert "file-types.md" in nothing
+    unmatched = vectorforge("ingest", "mixed", "-c", "skips", "--glob", "*.pdff", code=2).stderr
+    assert "error: No file to read in mixed matches --glob '*.pdff'. Skipped 2: " in unmatched
 
 
 def test_small_document_before_larger_ones_is_stored_before_them(vectorforge: CommandLine) -> None:

@@ -64,10 +64,20 @@ def test_dry_run_after_ingestion_finds_everything_unchanged(files: CommandLine) 
     files("ingest", "few", "-c", "again", code=1)
     done = files.json("ingest", "few", "-c", "again", "--dry-run")
     assert (done["unchanged"], done["chunks_to_embed"], done["embedding_tokens"]) == (2, 0, 0)
-    text = files("ingest", "few", "-c", "again", "--dry-run").stdout
-    assert "again: 3 documents, of which 0 are new or changed, 2 unchanged and 1 unreadable." in text
+    shown = files("ingest", "few", "-c", "again", "--dry-run")
+    assert "again: 3 documents, of which 0 are new or changed, 2 unchanged and 1 unreadable." in shown.stdout
     assert files.json("collections", "show", "again")["contextual"] is True
     assert files.json("collections", "set", "again", "--no-contextual")["contextual"] is False
+
+
+def test_dry_run_names_unreadable_and_skipped_files(files: CommandLine) -> None:
+    mixed = files.folder / "unread"
+    mixed.mkdir()
+    (mixed / "empty.txt").write_text("")
+    (mixed / "data.bin").write_bytes(b"\0\1")
+    shown = files("ingest", "unread", "-c", "unread", "--dry-run")
+    assert "./unread/empty.txt: The document is empty.\n" in shown.stderr
+    assert "skipped ./unread/data.bin: .bin files cannot be read.\n" in shown.stderr
 
 
 def test_dry_run_rejects_profiles_and_databases(files: CommandLine) -> None:

@@ -161,7 +161,7 @@ def _find(paths: Sequence[Path], glob: str | None, *, images: bool) -> FoundFile
     if not files.files:
         reasons = "; ".join(sorted({file.reason.rstrip(".") for file in files.skipped})[:_MAX_REASONS])
         skipped = f" Skipped {len(files.skipped)}: {reasons}." if reasons else ""
-        searched = ", ".join(map(str, paths))
+        searched = ", ".join(map(str, paths)) + (f" matches --glob {glob!r}" if glob else "")
         raise InvalidInputError(
             f"No file to read in {searched}.{skipped} docs/use/file-types.md lists the supported types.",
             field="PATH",
@@ -217,15 +217,19 @@ def show_estimate(
             try:
                 parts = await read_parts(session, file)
             except ExtractionError as exc:
-                context.terminal.note(f"{shown_source(file.source)}: {exc.message}")
                 estimate.documents += 1
-                estimate.failed += 1
+                estimate.add_failure(file.source, exc)
                 continue
             for group in grouped(DocumentItem(part, None, labels) for part in parts):
                 await session.services.ingestion_estimator.add(estimate, target, group)
         return estimate
 
-    context.show(context.run(work), asdict, _print)
+    estimate = context.run(work)
+    for skipped in files.skipped:
+        context.terminal.note(f"skipped {shown_source(skipped.source)}: {skipped.reason}")
+    for failure in estimate.failures:
+        context.terminal.note(f"{shown_source(failure['source'])}: {failure['error']}")
+    context.show(estimate, asdict, _print)
 
 
 async def _collection(session: Session, name: str | None) -> Collection:
