@@ -227,7 +227,7 @@ def statistics_advice(tables: list[TableStatistics]) -> Iterator[Check]:
     for table in tables:
         if table.live <= _SMALL_ROWS:
             continue
-        remedy = f"ANALYZE vectorforge.{table.name};"
+        remedy = f"PostgreSQL collects them within minutes; if it does not: ANALYZE vectorforge.{table.name};"
         if not table.analyzed:
             yield Check("statistics", "warn", f"{table.name}: none for {table.live} rows", remedy)
         elif table.changed > _CHANGED_SHARE * table.live:
