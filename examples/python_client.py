@@ -11,6 +11,7 @@ from contextlib import closing
 
 from vectorforge.http_client import AsyncVectorForge, ClientError, Done, Token, VectorForge
 from vectorforge.http_client.calls import NewDocument
+from vectorforge.http_client.errors import ServerUnreachableError
 
 URL = os.environ.get("VECTORFORGE_URL", "http://localhost:8000")
 KEY = os.environ.get("VECTORFORGE_API_KEY")
@@ -72,5 +73,7 @@ async def query_concurrently() -> None:
 if __name__ == "__main__":
     try:
         main()
+    except ServerUnreachableError:
+        sys.exit(f"No server at {URL}. Start it: uv run vectorforge up")
     except ClientError as exc:
         sys.exit(f"{URL}: {exc}")

@@ -76,7 +76,7 @@ async def test_ingest_and_query_examples_run(
         ("mcp_agent.py", "Set OPENAI_API_KEY or ANTHROPIC_API_KEY"),
         ("langchain_retriever.py", "No server at"),
         ("openai_client_example.py", "No server at"),
-        ("python_client.py", "http://127.0.0.1:9: "),
+        ("python_client.py", "No server at"),
         ("rag_ingest_example.py", "No server at"),
         ("rag_query_example.py", "No server at"),
     ],
