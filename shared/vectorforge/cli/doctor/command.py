@@ -34,7 +34,7 @@ _with_aws = partial(typer.Option, rich_help_panel="With --aws")
 _WITHOUT = {
     "local": "no embedded database and no local embedding model",
     "ingest": "no PDF, DOCX, RTF or HTML, no front matter, no languages, and no chunking",
-    "ocr": "no text from images, and from scanned PDFs only with tesseract",
+    "ocr": "no text from scans without tesseract, and from images without tesseract and Pillow",
 }
 _TYPICAL_CHUNK = "A reranker reads the query and each chunk together. " * 15
 _SEE_PROVIDERS = "See docs/use/providers.md."
