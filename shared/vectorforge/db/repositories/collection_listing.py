@@ -8,7 +8,6 @@ from uuid import UUID
 from vectorforge.db.repositories.collection_repo import COLUMNS
 from vectorforge.db.repositories.paging import CursorPage, Page
 from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.errors import NotFoundError
 from vectorforge.types import Collection
 
 if TYPE_CHECKING:
@@ -66,14 +65,14 @@ class CollectionListing:
         """Return a page of the tenant's collections.
 
         Raises:
-            NotFoundError: The cursor is no collection (any more).
+            InvalidInputError: The cursor is no collection (any more).
         """
         values: dict[str, Any] = {}
         if page.cursor is not None:
             values = {"cursor": page.cursor}
             row = await self._db.fetch_one(_COLLECTION_TIME, values)
             if row is None:
-                raise NotFoundError(f"{page.cursor} not found.")
+                raise page.missing()
             values["cursor_time"] = row["created_at"]
         rows = await self._db.fetch_all(f"{_COLLECTIONS} AND {page.condition} {page.ordering}", values)
         return page.cut([_collection(row) for row in rows])

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 from vectorforge.db.repositories.paging import CursorPage, Page, SqlCondition
 from vectorforge.db.tenant_database import TenantDatabase
-from vectorforge.errors import ConflictError, NotFoundError
+from vectorforge.errors import ConflictError
 from vectorforge.types import ROW_VERSION
 
 MAX_WAITING_FILES: Final = 1_000
@@ -237,14 +237,14 @@ class FileRepository:
             **equal: ``collection_id``, ``job_id``, ``file_id``, ``purpose``; None: any.
 
         Raises:
-            NotFoundError: The cursor is no file (any more).
+            InvalidInputError: The cursor is no file (any more).
         """
         wanted = {name: value for name, value in {**equal, "status": status}.items() if value is not None}
         values = {**condition.params, **wanted}
         if page.cursor is not None:
             row = await self._db.fetch_one(_files("id = %(cursor)s"), {"cursor": page.cursor})
             if row is None or row["collection_id"] != wanted.get("collection_id", row["collection_id"]):
-                raise NotFoundError(f"{page.cursor} not found.")
+                raise page.missing()
             values |= {"cursor": page.cursor, "cursor_time": row["created_at"]}
         tests = [f"{'id' if name == 'file_id' else name} = %({name})s" for name in wanted]
         where = " AND ".join([condition.text, page.condition, *tests])

@@ -6,7 +6,7 @@ A cursor page begins after a row instead of at a number, so that new rows do not
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 from uuid import UUID
 
 from vectorforge.errors import InvalidInputError
@@ -42,6 +42,15 @@ class CursorPage:
     """Row next to the page; None for the first page."""
     backwards: bool = False
     """True for the page before the cursor."""
+
+    @property
+    def field(self) -> Literal["after", "before"]:
+        """Name of the cursor in a request."""
+        return "before" if self.backwards else "after"
+
+    def missing(self) -> InvalidInputError:
+        """Return the error of a cursor that is no row (any more)."""
+        return InvalidInputError(f"{self.cursor} not found.", field=self.field)
 
     @property
     def ordering(self) -> str:

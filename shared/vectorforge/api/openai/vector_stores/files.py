@@ -96,13 +96,12 @@ def _check_one_document(content: bytes, filename: str, media_type: str | None) -
 @router.get("", responses=openai_problems())
 async def list_files(
     tenant: Tenant,
-    requested: Page,
+    page: Page,
     purpose: Annotated[Literal["assistants", "user_data"] | None, Query(description="Only these.")] = None,
 ) -> FileList:
     """List uploaded files and the documents of all collections, by creation time."""
-    with requested.cursor_errors():
-        page = await tenant.files.list(requested.page, purpose=purpose)
-    return FileList.of([FileBody.of(file) for file in page.rows], has_more=page.has_more)
+    found = await tenant.files.list(page, purpose=purpose)
+    return FileList.of([FileBody.of(file) for file in found.rows], has_more=found.has_more)
 
 
 @router.get("/{file_id}", responses=openai_problems(404))

@@ -76,13 +76,12 @@ Store = Annotated[UUID, Depends(_collection_id)]
 
 @router.get("/files", responses=openai_problems(404))
 async def list_vector_store_files(
-    store: Store, tenant: Tenant, requested: Page, filtered: FilteredFiles, status: _Status = None
+    store: Store, tenant: Tenant, page: Page, filtered: FilteredFiles, status: _Status = None
 ) -> VectorStoreFileList:
     """List the collection's documents, and files that are being ingested or failed, by creation time."""
-    with requested.cursor_errors():
-        page = await tenant.files.list(requested.page, condition=filtered, collection_id=store, status=status)
+    found = await tenant.files.list(page, condition=filtered, collection_id=store, status=status)
     return VectorStoreFileList.of(
-        [VectorStoreFileBody.of(file) for file in page.rows], has_more=page.has_more
+        [VectorStoreFileBody.of(file) for file in found.rows], has_more=found.has_more
     )
 
 
@@ -194,14 +193,13 @@ async def retrieve_file_batch(store: Store, batch_id: str, tenant: Tenant) -> Fi
 
 @router.get("/file_batches/{batch_id}/files", responses=openai_problems(404))
 async def list_file_batch_files(
-    store: Store, batch_id: str, tenant: Tenant, requested: Page, status: _Status = None
+    store: Store, batch_id: str, tenant: Tenant, page: Page, status: _Status = None
 ) -> VectorStoreFileList:
     """List the files of a batch by creation time."""
     job = await _job(tenant, store, batch_id)
-    with requested.cursor_errors():
-        page = await tenant.files.list(requested.page, collection_id=store, job_id=job.id, status=status)
+    found = await tenant.files.list(page, collection_id=store, job_id=job.id, status=status)
     return VectorStoreFileList.of(
-        [VectorStoreFileBody.of(file) for file in page.rows], has_more=page.has_more
+        [VectorStoreFileBody.of(file) for file in found.rows], has_more=found.has_more
     )
 
 

@@ -41,11 +41,10 @@ router = APIRouter(prefix="/v1/vector_stores", tags=["openai"])
 
 
 @router.get("", responses=openai_problems())
-async def list_vector_stores(tenant: Tenant, requested: Page) -> VectorStoreList:
+async def list_vector_stores(tenant: Tenant, page: Page) -> VectorStoreList:
     """List the collections by creation time."""
-    with requested.cursor_errors():
-        page = await tenant.listing.collections(requested.page)
-    return VectorStoreList.of([VectorStoreBody.of(row) for row in page.rows], has_more=page.has_more)
+    found = await tenant.listing.collections(page)
+    return VectorStoreList.of([VectorStoreBody.of(row) for row in found.rows], has_more=found.has_more)
 
 
 @router.post("", responses=openai_problems(409, 413, 415, 429, 502, 504))
