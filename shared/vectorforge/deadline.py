@@ -1,11 +1,11 @@
-"""Time limit of a request, to which every timeout and retry is cut, waits, and work in threads."""
+"""Time limit of a request, to which every timeout and retry is cut, waits, concurrent tasks, and threads."""
 
 import asyncio
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from vectorforge.errors import DeadlineExceededError
 
@@ -47,6 +47,27 @@ class Deadline:
         if remaining <= 0:
             raise DeadlineExceededError
         return min(seconds, remaining)
+
+
+@asynccontextmanager
+async def time_limit(seconds: float) -> AsyncGenerator[None, None]:
+    """Raise ``DeadlineExceededError`` if the block takes longer; ``inf`` for no limit."""
+    try:
+        async with asyncio.timeout(seconds if seconds < float("inf") else None):
+            yield
+    except TimeoutError as exc:
+        raise DeadlineExceededError from exc
+
+
+@asynccontextmanager
+async def concurrently(step: Coroutine[Any, Any, T]) -> AsyncGenerator[asyncio.Task[T], None]:
+    """Run a step concurrently with the block; the end of the block cancels it."""
+    task = asyncio.create_task(step)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def wait_for(event: asyncio.Event, seconds: float) -> None:

@@ -1,6 +1,5 @@
 """Query handling shared by the API surfaces: routes, checks, and answers, whole, streamed or as a dry run."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -24,8 +23,8 @@ from vectorforge.api.request_state import STORED_RESPONSE_KEY, RequestState
 from vectorforge.api.streaming.sse import EventEncoder, QueryEventEncoder, event_stream_content
 from vectorforge.api.streaming.stream import OpenedQuery, QueryEventResponse, cancelled_on_disconnect
 from vectorforge.bootstrap import Application, TenantServices
-from vectorforge.deadline import Deadline, off_event_loop
-from vectorforge.errors import DeadlineExceededError, NotFoundError
+from vectorforge.deadline import Deadline, off_event_loop, time_limit
+from vectorforge.errors import NotFoundError
 from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.types import QueryConfig, QueryResult
 from vectorforge.retriever.base import CollectionChoice
@@ -122,11 +121,8 @@ async def query_time_limit(application: Application, deadline: Deadline | None =
         DeadlineExceededError: The time ran out.
     """
     time_s = application.config.query.query_timeout_s
-    try:
-        async with asyncio.timeout(time_s if deadline is None else deadline.clamp(time_s)):
-            yield
-    except TimeoutError as exc:
-        raise DeadlineExceededError from exc
+    async with time_limit(time_s if deadline is None else deadline.clamp(time_s)):
+        yield
 
 
 def check_config(application: Application, config: QueryConfig, names: Mapping[str, str]) -> None:

@@ -3,15 +3,14 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import AbstractContextManager, aclosing, asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
 from uuid import UUID
 
-from vectorforge.deadline import off_event_loop
+from vectorforge.deadline import concurrently, off_event_loop, time_limit
 from vectorforge.embedding.cache import FRESH_VECTORS
-from vectorforge.errors import DeadlineExceededError, InvalidInputError, VectorForgeError
+from vectorforge.errors import InvalidInputError, VectorForgeError
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.pipeline.answer_cache.cache import AnswerCache, restore_chunks
 from vectorforge.pipeline.answer_cache.lookup import QueryLookupService
@@ -71,7 +70,7 @@ class QuerySteps:
         if self.lookup is None:
             run.collection_id = _collection_id(run.choice.names[0])
             return
-        async with _in_time(self.timeout_s):
+        async with time_limit(self.timeout_s):
             await self.lookup.look_up(run)
 
     async def events(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
@@ -125,7 +124,7 @@ class QuerySteps:
             raise run.request_error
         if not run.config.history and run.config.conversation_id is None:
             return
-        async with _in_time(run.deadline.remaining_s()):
+        async with time_limit(run.deadline.remaining_s()):
             await self.memory.recall(run)
 
     async def _search(self, run: QueryRun) -> AsyncGenerator[QueryEvent, None]:
@@ -188,7 +187,7 @@ class QuerySteps:
         started, request = time.perf_counter(), replace(self._request(run), after=after)
         fresh = FRESH_VECTORS.set(not run.config.use_cache)
         try:
-            async with _in_time(run.deadline.remaining_s()):
+            async with time_limit(run.deadline.remaining_s()):
                 if run.config.has_steps:
                     from vectorforge.pipeline.planning.search import StepSearch  # most queries have one step
 
@@ -207,7 +206,7 @@ class QuerySteps:
             request, text = self._request(run), self.preprocessor.clean(query).text
             lookup = run.lookup and QueryLookup(run.lookup.collection, text)
             top_k = min(top_k, request.top_k)
-            async with _in_time(run.deadline.remaining_s()):
+            async with time_limit(run.deadline.remaining_s()):
                 return await self.retriever.find(replace(request, query=text, lookup=lookup, top_k=top_k))
 
         return search
@@ -246,27 +245,6 @@ class QuerySteps:
         self.metrics.observe("context.chunks_included", payload.chunks_used)
         self.metrics.increment("context.chunks_truncated", payload.chunks_truncated)
         return payload
-
-
-@asynccontextmanager
-async def _in_time(limit_s: float) -> AsyncGenerator[None, None]:
-    """Raise ``DeadlineExceededError`` if the block takes longer."""
-    try:
-        async with asyncio.timeout(limit_s if limit_s < float("inf") else None):
-            yield
-    except TimeoutError as exc:
-        raise DeadlineExceededError from exc
-
-
-@asynccontextmanager
-async def concurrently(step: Coroutine[Any, Any, None]) -> AsyncGenerator[asyncio.Task[None], None]:
-    """Run a step concurrently with the block; the end of the block cancels it."""
-    task = asyncio.create_task(step)
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _events_of(

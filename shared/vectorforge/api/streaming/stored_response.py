@@ -22,7 +22,7 @@ from vectorforge.api.streaming.stream import (
 )
 from vectorforge.db.repositories.answer_stream_repo import EventBatch, Readership, StreamState
 from vectorforge.db.repositories.idempotent_answer_repo import IdempotentAnswerRepository, StreamHead
-from vectorforge.deadline import Deadline
+from vectorforge.deadline import Deadline, concurrently
 from vectorforge.errors import VectorForgeError
 from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.types import QueryEvent
@@ -97,13 +97,9 @@ async def resumable_response(
     Raises:
         VectorForgeError: The query failed before its answer began.
     """
-    opening = asyncio.create_task(buffer.open())  # while the search, whose events stay in this task, runs
-    try:
+    async with concurrently(buffer.open()) as opening:  # the search's events stay in this task
         opened = await OpenedQuery.open(events)
         is_stored = await opening
-    finally:
-        opening.cancel()
-        await asyncio.wait({opening})
     if is_stored:
         return ResumableQueryResponse(opened, encoder, buffer)
     return QueryEventResponse(opened, encoder, deadline=buffer.deadline)

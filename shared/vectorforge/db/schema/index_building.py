@@ -14,6 +14,7 @@ from vectorforge.db.errors import translated_errors
 from vectorforge.db.login import parsed
 from vectorforge.db.schema.migrate import migrator_connection
 from vectorforge.db.schema.vector_indexes import IndexState, SpaceIndex, as_owner, fetch, fetch_spaces
+from vectorforge.deadline import concurrently
 from vectorforge.errors import ConflictError, DeadlineExceededError, NotFoundError
 
 if TYPE_CHECKING:
@@ -250,12 +251,8 @@ class _Builder:
             yield
             return
         (own,) = await fetch(self.connection, "SELECT pg_backend_pid() AS pid")
-        watching = asyncio.create_task(self._watch(space, own["pid"], self.on_progress))
-        try:
+        async with concurrently(self._watch(space, own["pid"], self.on_progress)):
             yield
-        finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
 
     async def _watch(self, space: str, backend: int, on_progress: Callable[[BuildProgress], None]) -> None:
         async with as_owner(self.conninfo) as connection:
