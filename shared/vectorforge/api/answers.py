@@ -256,7 +256,21 @@ class StepBody(Body):
     error: str | None = Field(description="Code of the error because of which the step was skipped.")
 
 
-class AnswerDetails(Body):
+class ResultBody(Body):
+    """A body made from a ``QueryResult``."""
+
+    @classmethod
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """Return the body of a ``QueryResult``; fields that it derives need not be given."""
+        derived = {
+            name: derive(source)
+            for name, derive in _DERIVED.items()
+            if name in cls.model_fields and name not in given
+        }
+        return super().of(source, **derived, **given)
+
+
+class AnswerDetails(ResultBody):
     """Origin and cost of an answer, with the same names in all routers."""
 
     cached: bool = Field(description="The answer comes from the cache.")
@@ -273,16 +287,6 @@ class AnswerDetails(Body):
         description="Steps of a search with `effort` or `intents`; left out without.",
     )
     dropped_parameters: list[str] = Field(description="Omitted, since the model does not support them.")
-
-    @classmethod
-    def of(cls, source: Any, /, **given: Any) -> Self:
-        """Return the body of a ``QueryResult``; fields that it derives need not be given."""
-        derived = {
-            name: derive(source)
-            for name, derive in _DERIVED.items()
-            if name in cls.model_fields and name not in given
-        }
-        return super().of(source, **derived, **given)
 
 
 class ContextEntry(Body):

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from vectorforge.api.answers import CitationBody, StepBody, Usage, link_to
+from vectorforge.api.answers import CitationBody, ResultBody, StepBody, Usage, link_to
 from vectorforge.api.native.search import SEARCH_DEGRADED
 from vectorforge.api.schemas import (
     Body,
@@ -198,7 +198,7 @@ class ContextResult(BaseModel):
         )
 
 
-class AskResult(Body):
+class AskResult(ResultBody):
     """Result of ``ask``."""
 
     query_id: UUID = Field(description="Names the question in the query log.")
@@ -221,18 +221,13 @@ class AskResult(Body):
     outcome: str = Field(description='How it ended; "empty": the documents hold nothing about it.')
 
     @classmethod
-    def of_answer(cls, collection: Collection, result: QueryResult, *, extractive: bool) -> Self:
+    def of_answer(cls, collection: Collection, result: QueryResult) -> Self:
         """Return the tool result of an answer."""
-        response = result.llm_response
         return cls.of(
             result,
             query_id=result.request_id,
             collection=collection.name,
             sources=[QuotedSource.of(source, number=n) for n, source in enumerate(result.sources, start=1)],
-            usage=Usage.of(result),
-            extractive=extractive,
-            provider=response and response.provider,
-            model=response and response.model,
         )
 
 

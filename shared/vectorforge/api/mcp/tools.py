@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from vectorforge.api.answers import is_extractive
 from vectorforge.api.dependencies import check_at_most
 from vectorforge.api.mcp.caller import Answered, Caller, ToolDefinition
 from vectorforge.api.mcp.schemas import (
@@ -151,7 +150,7 @@ async def _ask(caller: Caller, requested: AskArguments) -> Answered:
     observe = None if caller.progress is None else caller.progress.observe
     answer = await caller.tenant.query_service.result(run, observe)
     assert run.lookup is not None  # noqa: S101 - set by ``begin``
-    result = AskResult.of_answer(run.lookup.collection, answer, extractive=is_extractive(answer))
+    result = AskResult.of_answer(run.lookup.collection, answer)
     return Answered(result, answer_text(result))
 
 

@@ -25,7 +25,7 @@ from vectorforge.api.openai.request_schemas import (
     OwnDetails,
     RetrievalOptions,
 )
-from vectorforge.api.schemas import Locations, Temperature
+from vectorforge.api.schemas import Body, Locations, Temperature
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.types import CitationVerdict
 
@@ -104,7 +104,7 @@ class ChatCompletionRequest(RetrievalOptions):
         return "max_completion_tokens" if self.max_completion_tokens else "max_tokens"
 
 
-class UrlCitation(BaseModel):
+class UrlCitation(Body):
     """Position in the answer that cites a source."""
 
     start_index: int = Field(description="Offset of `[n]` in the content, in Unicode code points.")

@@ -141,16 +141,12 @@ def url_citations(
 
 
 def _annotation(citation: Citation, source: SourceCitation, base_url: str) -> Annotation:
-    cited = UrlCitation(
+    cited = UrlCitation.of(
+        citation,
         start_index=citation.start,
         end_index=citation.end,
         title=title_of(source, citation.locations),
         url=link_to(source, citation.locations, base_url) or "",
-        source_number=citation.source_number,
-        document_id=citation.document_id,
-        chunk_id=citation.chunk_id,
-        verdict=citation.verdict,
-        locations=list(citation.locations),
     )
     return Annotation(url_citation=cited)
 

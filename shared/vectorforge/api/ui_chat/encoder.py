@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 from fastapi.sse import KEEPALIVE_COMMENT
 from pydantic.alias_generators import to_camel
 
-from vectorforge.api.answers import AnswerDetails, Latency, RetrievalStats, Structured, link_to, title_of
+from vectorforge.api.answers import SourceBody, link_to, numbered_sources, title_of
 from vectorforge.api.error_schemas import Problem
 from vectorforge.api.openai.labels import LabelRewriter
 from vectorforge.api.problems import problem_of
-from vectorforge.api.streaming.sse import DegradedData, encode_json, json_event
+from vectorforge.api.streaming.sse import DegradedData, DoneData, MetaData, encode_json, json_event
 from vectorforge.pipeline.types import (
     Citation,
     CitationEvent,
@@ -54,20 +54,15 @@ _MEDIA_TYPES: Mapping[str, str] = {
 """Media type by extension, since a source has a name only; other extensions are text."""
 
 
+_OF_SOURCE = {
+    "number", "document_id", "document_source", "heading", "score", "snippet", "start_offset", "end_offset",
+    "locations", "location_text",
+}  # fmt: skip
+
+
 def _start(event: MetaEvent) -> Part:
     """Return the start of the message, with its id and the answering model."""
-    metadata = {
-        "requestId": str(event.request_id),
-        "collectionId": str(event.collection_id),
-        "provider": event.provider,
-        "model": event.model,
-        "extractive": event.extractive,
-        "cached": event.cached,
-        "variant": event.variant,
-        "conversationId": str(event.conversation_id) if event.conversation_id else None,
-        "rewrittenQuery": event.rewritten_query,
-        "queryTruncated": event.query_truncated,
-    }
+    metadata = camel_case(MetaData.of(event).model_dump(mode="json"))
     return {"type": "start", "messageId": str(event.request_id), "messageMetadata": metadata}
 
 
@@ -81,27 +76,13 @@ def _retrieval(event: SourcesEvent) -> Part:
     return {"type": "data-retrieval", "data": data, "transient": True}
 
 
-def _source(number: int, chunk: SourceCitation) -> Part:
+def _source(body: SourceBody, chunk: SourceCitation) -> Part:
     """Return a source as ``source-url`` or ``source-document``; its id is the chunk's."""
-    described = _described(chunk, chunk.locations)
-    ours = {
-        "number": number,
-        "documentId": str(chunk.document_id),
-        "documentSource": chunk.document_source,
-        "heading": chunk.heading,
-        "score": chunk.score,
-        "snippet": chunk.snippet,
-        "startOffset": chunk.start_offset,
-        "endOffset": chunk.end_offset,
-        "locations": list(chunk.locations),
-        "locationText": chunk.location_text,
-    }
-    kind = "source-url" if chunk.source_url else "source-document"
     return {
-        "type": kind,
+        "type": "source-url" if chunk.source_url else "source-document",
         "sourceId": str(chunk.chunk_id),
-        **described,
-        "providerMetadata": {"vectorforge": ours},
+        **_described(chunk, chunk.locations),
+        "providerMetadata": {"vectorforge": camel_case(body.model_dump(mode="json", include=_OF_SOURCE))},
     }
 
 
@@ -142,16 +123,7 @@ def _problem_data(problem: Problem, stage: str) -> Part:
 
 def _finish(result: QueryResult, usage: UsageEvent | None) -> Part:
     """Return the end of the answer: reason, tokens and details."""
-    details = AnswerDetails.of(result)
-    structured = result.structured and Structured.of(result.structured)
-    metadata = {
-        **details.model_dump(mode="json"),
-        "outcome": result.outcome,
-        "invalid_citations": result.invalid_citations,
-        "latency": Latency.of(result).model_dump(),
-        "retrieval_stats": RetrievalStats.of(result).model_dump(),
-        "structured": structured.model_dump() if structured else None,
-    }
+    metadata = DoneData.of(result).model_dump(mode="json", exclude={"finish_reason", "answer"})
     counted = {"usage": _usage(usage)} if usage else {}
     return {
         "type": "finish",
@@ -235,8 +207,8 @@ class UIMessageEncoder:
         chunks = {chunk.chunk.id: chunk for chunk in event.retrieved_chunks}
         self._labels = LabelRewriter([chunks[s.chunk_id] for s in event.sources if s.chunk_id in chunks])
         yield _retrieval(event)
-        for number, chunk in enumerate(event.sources, start=1):
-            yield _source(number, chunk)
+        for body, chunk in zip(numbered_sources(event.sources), event.sources, strict=True):
+            yield _source(body, chunk)
 
     def _text(self, text: str) -> Iterator[Part]:
         if not text:  # a possible label is held back

@@ -184,28 +184,23 @@ def whole_response(result: QueryResult, wanted: ResponseFormat) -> ResponseBody:
 def file_citation(citation: Citation, sources: Sequence[SourceCitation]) -> FileCitation:
     """Return the annotation of a citation, which has the offsets of ``[n]`` in the text of the client."""
     source = sources[citation.source_number - 1]
-    return FileCitation(
+    return FileCitation.of(
+        citation,
         file_id=prefixed(FILE, source.document_id),
         filename=source.document_source,
         index=citation.start,
         end_index=citation.end,
-        source_number=citation.source_number,
         chunk_id=str(source.chunk_id),
-        verdict=citation.verdict,
-        locations=list(citation.locations),
-        location_text=citation.location_text,
     )
 
 
 def _found(source: SourceCitation, metadata: Mapping[str, Any]) -> FoundPassage:
-    return FoundPassage(
+    return FoundPassage.of(
+        source,
         file_id=prefixed(FILE, source.document_id),
         filename=source.document_source,
-        score=source.score,
         attributes=attributes_of(metadata),
-        text=source.text,
         chunk_id=str(source.chunk_id),
-        locations=list(source.locations),
     )
 
 

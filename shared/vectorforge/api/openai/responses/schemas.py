@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from vectorforge.api.openai.request_schemas import JsonDetails, OwnDetails
 from vectorforge.api.openai.vector_stores.store_schemas import FoundPassage
-from vectorforge.api.schemas import Locations, LocationText
+from vectorforge.api.schemas import Body, Locations, LocationText
 from vectorforge.pipeline.types import CitationVerdict
 
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
@@ -25,7 +25,7 @@ class FileSearchCall(BaseModel):
     results: list[FoundPassage] | None = Field(description="Null unless include asks for them.")
 
 
-class FileCitation(BaseModel):
+class FileCitation(Body):
     """A place in the text that cites a document."""
 
     type: Literal["file_citation"] = "file_citation"

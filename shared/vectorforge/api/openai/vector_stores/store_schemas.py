@@ -21,7 +21,7 @@ from vectorforge.api.openai.request_schemas import (
     RankingOptions,
     unsupported,
 )
-from vectorforge.api.schemas import MAX_NAME_CHARS, MAX_QUERY_CHARS, Locations, SearchOptions
+from vectorforge.api.schemas import MAX_NAME_CHARS, MAX_QUERY_CHARS, Body, Locations, SearchOptions
 from vectorforge.db.repositories.collection_listing import ListedCollection
 from vectorforge.types import RetrievedChunk
 
@@ -61,7 +61,7 @@ class TextContent(BaseModel):
     text: str
 
 
-class FoundPassage(BaseModel):
+class FoundPassage(Body):
     """A chunk in the prompt."""
 
     file_id: str
