@@ -164,14 +164,6 @@ class ModelChanges:
         """Return the reads for a comparison of a collection's two models."""
         return ModelComparison(self._db, collection_id)
 
-    def provider(self, name: str) -> EmbeddingProvider:
-        """Return the provider of this name.
-
-        Raises:
-            ConfigurationError: It is not available here.
-        """
-        return self._embeddings.get(name)
-
     async def estimate(
         self, collection: Collection, provider_name: str | None = None, model: str | None = None
     ) -> EmbeddingEstimate:

@@ -175,7 +175,7 @@ class EmbeddingGate:
     async def _rankings(
         self, model: EmbeddingModel, questions: Sequence[Question], k: int
     ) -> list[list[NearChunk]]:
-        provider = self._services.model_changes.provider(model.provider)
+        provider = self._services.embeddings.get(model.provider)
         places = asyncio.Semaphore(_PARALLEL)
 
         async def ranking(question: Question) -> list[NearChunk]:
