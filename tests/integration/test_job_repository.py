@@ -36,8 +36,7 @@ class TestJobs:
         assert (job.status, job.documents_total, job.started_at) == ("queued", 2, None)
         [first] = await repo.next_items(job.id)
         assert (first.ordinal, first.content, first.metadata) == (0, b"\x00\xff0", {"n": 0})
-        await repo.set_stage(job.id, "embed")
-        await repo.set_stage(job.id, "store", ordinal=0)
+        await repo.set_stage(job.id, 0, "store")
         assert [item.stage for item in await repo.items(job.id)] == ["store", None]
         stored = StoredItem(job.id, 0, document_id=uuid4(), chunks_added=3, chunks_kept=1)
         assert await repo.items_succeeded([stored, stored]) == 1

@@ -59,9 +59,8 @@ class JobLease:
                 async with asyncio.timeout(self._held_until - time.monotonic()):
                     await asyncio.sleep(min(_BEAT_S, self._lease_s / _BEATS_A_LEASE))
                     if self.stage is not None and self.stage != written:
-                        written = job_id, ordinal, stage = self.stage
-                        await self._jobs.set_stage(job_id, stage)
-                        await self._jobs.set_stage(job_id, stage, ordinal=ordinal)
+                        written = self.stage
+                        await self._jobs.set_stage(*self.stage)
                     if time.monotonic() >= next_beat:
                         next_beat = await self._renew()
             except TimeoutError:

@@ -71,21 +71,23 @@ RETURNING {ITEM_COLUMNS}, {ITEM_CONTENT} AS content
 _ITEMS_SUCCEEDED = """
 WITH ended AS (
     SELECT * FROM jsonb_to_recordset(%(ended)s::jsonb) AS one (
-        job uuid, ordinal int, document_id uuid, unchanged bool, warnings jsonb, added int, kept int,
-        removed int
+        job_id uuid, ordinal int, document_id uuid, unchanged bool, warnings jsonb, chunks_added int,
+        chunks_kept int, chunks_removed int
     )
 ), done AS (
     UPDATE vectorforge.ingestion_job_items AS item
     SET status = CASE WHEN ended.unchanged THEN 'unchanged' ELSE 'succeeded' END, content = NULL,
         stage = NULL, error_code = NULL, error_message = NULL, document_id = ended.document_id,
         warnings = ARRAY(SELECT jsonb_array_elements_text(ended.warnings)),
-        chunks_added = ended.added, chunks_kept = ended.kept, chunks_removed = ended.removed
+        chunks_added = ended.chunks_added, chunks_kept = ended.chunks_kept,
+        chunks_removed = ended.chunks_removed
     FROM ended
-    WHERE tenant_id = %(tenant_id)s AND job_id = ANY (%(job_ids)s) AND job_id = ended.job
+    WHERE tenant_id = %(tenant_id)s AND item.job_id = ANY (%(job_ids)s) AND item.job_id = ended.job_id
         AND item.ordinal = ended.ordinal AND status = 'running'
-    RETURNING ended.job, ended.added, ended.kept, ended.removed
+    RETURNING ended.*
 ), counted AS (
-    SELECT job, count(*) AS documents, sum(added) AS added, sum(kept) AS kept, sum(removed) AS removed
+    SELECT job_id AS job, count(*) AS documents, sum(chunks_added) AS added, sum(chunks_kept) AS kept,
+           sum(chunks_removed) AS removed
     FROM done GROUP BY 1
 )
 UPDATE vectorforge.ingestion_jobs
@@ -217,20 +219,8 @@ class JobProgress:
         Stores the first ten warnings of each, cut to 300 characters. Returns how many were running; the
         others, which another worker took over, are not counted.
         """
-        ended = [
-            {
-                "job": str(item.job_id),
-                "ordinal": item.ordinal,
-                "document_id": None if item.document_id is None else str(item.document_id),
-                "unchanged": item.unchanged,
-                "warnings": bounded(item.warnings),
-                "added": item.chunks_added,
-                "kept": item.chunks_kept,
-                "removed": item.chunks_removed,
-            }
-            for item in items
-        ]
-        values = {"job_ids": list({item.job_id for item in items}), "ended": json.dumps(ended)}
+        ended = [{**asdict(item), "warnings": bounded(item.warnings)} for item in items]
+        values = {"job_ids": list({item.job_id for item in items}), "ended": json.dumps(ended, default=str)}
         return sum(row["documents"] for row in await self._db.fetch_all(_ITEMS_SUCCEEDED, values))
 
     async def item_failed(
@@ -278,10 +268,10 @@ class JobProgress:
         rows = await self._db.fetch_all(_COMPLETE_FILES, {"job_id": job_id})
         return {row["parent_source"]: row["sources"] for row in rows}
 
-    async def set_stage(self, job_id: UUID, stage: str, *, ordinal: int | None = None) -> None:
-        """Set the stage of a running job, or of one running item: extract, chunk, embed or store."""
-        values = {"job_id": job_id, "stage": stage[:100], "ordinal": ordinal}
-        await self._db.execute(_JOB_STAGE if ordinal is None else _ITEM_STAGE, values)
+    async def set_stage(self, job_id: UUID, ordinal: int, stage: str) -> None:
+        """Set the stage of a running item and of its running job: extract, chunk, embed or store."""
+        values = {"job_id": job_id, "stage": stage, "ordinal": ordinal}
+        await self._db.run([(statement, values) for statement in (_ITEM_STAGE, _JOB_STAGE)])
 
     async def heartbeat(self, *job_ids: UUID, lease_s: float = 60.0) -> set[UUID]:
         """Extend the leases by ``lease_s`` seconds; return the jobs that are running. Stop the others."""
