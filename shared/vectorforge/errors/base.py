@@ -253,6 +253,11 @@ _MAX_EXCEPTIONS = 20
 _MAX_FRAMES = 50
 
 
+def reason_of(exc: Exception) -> str:
+    """Return why something failed, for a log or a caller: only our own messages are free of secrets."""
+    return exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__
+
+
 def log_unexpected(logger: logging.Logger, what: str, error: BaseException) -> None:
     """Log type and location of an exception and of its causes, without their texts.
 

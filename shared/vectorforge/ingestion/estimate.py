@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from vectorforge.db.repositories.document_repo import CurrentDocument, DocumentRepository
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
-from vectorforge.errors import VectorForgeError
+from vectorforge.errors import VectorForgeError, reason_of
 from vectorforge.ingestion.contexts import CONTEXT_TOKENS, EstimateCost, context_calls, prompt_size
 from vectorforge.ingestion.drafts import draft_chunks, draft_document, embedded_text
 from vectorforge.ingestion.group import DocumentItem
@@ -47,8 +47,7 @@ class IngestEstimate:
     def add_failure(self, source: str, error: Exception) -> None:
         """Count a document that cannot be read."""
         self.failed += 1
-        message = error.message if isinstance(error, VectorForgeError) else type(error).__name__
-        self.failures.append({"source": source, "error": message})
+        self.failures.append({"source": source, "error": reason_of(error)})
 
 
 @dataclass(eq=False, slots=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from vectorforge.db.repositories.query_lookup_repo import PiggybackedStatement
-from vectorforge.errors import InvalidInputError, LimitExceededError, VectorForgeError
+from vectorforge.errors import InvalidInputError, LimitExceededError, VectorForgeError, reason_of
 from vectorforge.limits.settings import Claim, Limits, LimitState
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class Admission:
                 await self._db.execute(*self.settlement(*self._used), repeatable=True)
             self._is_settled = True
         except (VectorForgeError, TimeoutError) as exc:
-            reason = exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__
+            reason = reason_of(exc)
             logger.warning("The use of a request was not settled; its reservation expires: %s", reason)
 
     def settlement(self, tokens: int, cost_usd: float) -> "Call":

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from vectorforge.db.repositories.conversation_repo import ConversationRepository
 from vectorforge.deadline import Deadline
-from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError, VectorForgeError
+from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError, VectorForgeError, reason_of
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers.patterns import WORD, names, terms
 from vectorforge.llm.registry import LLMProviderRegistry
@@ -130,7 +130,7 @@ class ConversationMemory:
                     replaces=run.replaces,
                 )
         except Exception as exc:  # noqa: BLE001 - storing must not fail a finished answer
-            added, reason = False, exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__
+            added, reason = False, reason_of(exc)
         else:
             reason = "it is full or was deleted"
         if not added:

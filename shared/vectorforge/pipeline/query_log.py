@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository
 from vectorforge.db.repositories.query_lookup_repo import QueryVectorRepository
-from vectorforge.errors import VectorForgeError
+from vectorforge.errors import VectorForgeError, reason_of
 from vectorforge.llm.types import LLMRequestConfig, Message
 from vectorforge.pipeline.answer_cache.cache import AnswerCache
 from vectorforge.pipeline.guardrails.log_text import LogTexts
@@ -90,8 +90,7 @@ class QueryEndWrites:
             async with asyncio.timeout(_WRITE_TIMEOUT_S):
                 await self.db.run(calls, repeatable=True)
         except (VectorForgeError, TimeoutError) as exc:
-            reason = exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__
-            logger.warning("The answer was not stored: %s", reason)
+            logger.warning("The answer was not stored: %s", reason_of(exc))
             return False
         return True
 
@@ -190,10 +189,7 @@ def _failures_are_warnings() -> Iterator[None]:
     try:
         yield
     except Exception as exc:  # noqa: BLE001 - a failed log does not fail the query (A-117)
-        # Only messages of our own errors are known to be free of secrets.
-        logger.warning(
-            f"Failed to log query: {exc if isinstance(exc, VectorForgeError) else type(exc).__name__}"
-        )
+        logger.warning(f"Failed to log query: {reason_of(exc)}")
 
 
 async def shielded(step: Coroutine[Any, Any, None]) -> None:

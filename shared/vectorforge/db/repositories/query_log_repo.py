@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.paging import CONDITIONS, QueryFilter, checked_page
 from vectorforge.db.tenant_database import TenantDatabase, checked_tenant, storable_text
-from vectorforge.errors import DatabaseUnavailableError, VectorForgeError
+from vectorforge.errors import DatabaseUnavailableError, VectorForgeError, reason_of
 from vectorforge.telemetry import TraceRecord
 
 if TYPE_CHECKING:
@@ -129,8 +129,7 @@ class QueryLogRepository:
         except DatabaseUnavailableError:
             raise
         except (VectorForgeError, TimeoutError) as exc:
-            reason = exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__
-            logger.warning("The answer was not cached: %s", reason)
+            logger.warning("The answer was not cached: %s", reason_of(exc))
             await self._db.run(creating, repeatable=True)
             return False
 

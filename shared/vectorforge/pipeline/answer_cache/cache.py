@@ -16,7 +16,7 @@ from uuid import UUID
 
 from vectorforge import __version__
 from vectorforge.db.repositories.answer_cache_repo import AnswerCacheRepository, CachedAnswer
-from vectorforge.errors import VectorForgeError
+from vectorforge.errors import VectorForgeError, reason_of
 from vectorforge.pipeline.presets import preset_text
 from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.stored_answer import AnswerMemory, StoredAnswer
@@ -92,7 +92,7 @@ class AnswerCache:
             if found.answer is not None and run.config.use_cache:
                 state.stored = StoredAnswer.from_json(found.answer)
         except (VectorForgeError, TimeoutError, ValueError) as exc:
-            logger.warning("The answer cache was not read: %s", _text(exc))
+            logger.warning("The answer cache was not read: %s", reason_of(exc))
             return False
         is_hit = found.fresh_for_s > 0 and state.stored is not None
         if is_hit:
@@ -148,7 +148,7 @@ class AnswerCache:
         try:
             text = answer.to_json()
         except ValueError as exc:
-            logger.warning("The answer was not stored: %s", _text(exc))
+            logger.warning("The answer was not stored: %s", reason_of(exc))
             return []
         if len(text) > _MAX_CHARS:
             return []
@@ -241,8 +241,3 @@ def _plain(value: Any) -> Any:
 
 
 _ENCODER = json.JSONEncoder(sort_keys=True, default=_plain)
-
-
-def _text(exc: Exception) -> str:
-    # Only messages of our own errors are known to be free of secrets.
-    return exc.message if isinstance(exc, VectorForgeError) else type(exc).__name__
