@@ -269,9 +269,9 @@ class JobProgress:
         return {row["parent_source"]: row["sources"] for row in rows}
 
     async def set_stage(self, job_id: UUID, ordinal: int, stage: str) -> None:
-        """Set the stage of a running item and of its running job: extract, chunk, embed or store."""
-        values = {"job_id": job_id, "stage": stage, "ordinal": ordinal}
-        await self._db.run([(statement, values) for statement in (_ITEM_STAGE, _JOB_STAGE)])
+        """Set the stage of a running job and of its running item: extract, chunk, embed or store."""
+        for statement in (_JOB_STAGE, _ITEM_STAGE):  # one transaction each, which waits for no other row
+            await self._db.execute(statement, {"job_id": job_id, "stage": stage, "ordinal": ordinal})
 
     async def heartbeat(self, *job_ids: UUID, lease_s: float = 60.0) -> set[UUID]:
         """Extend the leases by ``lease_s`` seconds; return the jobs that are running. Stop the others."""
