@@ -1,5 +1,7 @@
 """The extractive provider: verbatim quotes with citations, and a refusal without relevant sources."""
 
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import pytest
@@ -105,6 +107,20 @@ async def test_extractive_response_names_own_model_and_counts_no_prompt_tokens()
     assert response.completion_tokens > 10
     assert response.metadata["extractive"] is True
     assert response.metadata["finish_reason"] == "stop"
+
+
+def test_extractive_answer_loads_no_token_table() -> None:
+    code = (
+        "import asyncio, sys\n"
+        "from vectorforge.llm.providers.extractive import ExtractiveProvider\n"
+        "from vectorforge.llm.types import GroundingSource\n"
+        "sources = [GroundingSource(1, '[1]', 'The Rhine is 1,230 km long.', 0.9)]\n"
+        "messages = [{'role': 'user', 'content': 'How long is the Rhine?'}]\n"
+        "response = asyncio.run(ExtractiveProvider().generate(messages, sources=sources))\n"
+        "assert '1,230 km' in response.content\n"
+        "assert 'tiktoken' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 async def test_provider_info_reports_extractive_capability() -> None:
