@@ -30,6 +30,10 @@ def has_ordinary_length(vector: "array[float]") -> bool:
     return not exponents.translate(None, _BELOW_2_41) and bool(exponents.translate(None, _BELOW_2_MINUS_41))
 
 
+Outcome: TypeAlias = Literal["answered", "empty", "error", "aborted", "cached", "deadline"]
+"""Outcome of a query."""
+LoggedOutcome: TypeAlias = Literal["started", Outcome]
+"""Outcome in the query log: "started" until the record of the end is stored."""
 Location: TypeAlias = Mapping[str, Any]
 """``{"page": 3, "rects": [[x0, y0, x1, y1], ...]}`` (shares of the page from its top left corner, 0 to 1),
 ``{"slide": 2}``, ``{"sheet": "Sales", "range": "A2:C9"}`` or ``{"heading": "Install > Linux"}``; of a chunk

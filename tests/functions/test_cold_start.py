@@ -120,6 +120,13 @@ def test_handler_import_builds_no_validators_of_openapi_models() -> None:
     )
 
 
+def test_log_writer_start_imports_nothing_of_queries() -> None:
+    start = "from functions.log_writer.handler import handler\nhandler.startup()\n"
+    settings = {"VECTORFORGE_LOG_WRITER_DATABASE_URL": DEAD_DATABASE, **aws_environment("http://127.0.0.1:1")}
+    found = {".".join(module.split(".")[:2]) for module in modules_after(start, **settings)}
+    assert not {"vectorforge.pipeline", "vectorforge.llm", "vectorforge.vectorstore"} & found
+
+
 def test_log_writer_imports_the_exporter_only_if_it_exports() -> None:
     start = "from functions.log_writer.handler import handler\nhandler.startup()\n"
     settings = {"VECTORFORGE_LOG_WRITER_DATABASE_URL": DEAD_DATABASE, **aws_environment("http://127.0.0.1:1")}

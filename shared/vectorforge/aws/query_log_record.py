@@ -25,8 +25,8 @@ from pydantic import (
 from vectorforge.db.repositories.query_log_repo import QueryLog, json_fields
 from vectorforge.db.tenant_database import checked_tenant, storable_text
 from vectorforge.errors import InvalidInputError
-from vectorforge.pipeline.types import LoggedOutcome
 from vectorforge.telemetry import SpanName
+from vectorforge.types import LoggedOutcome
 
 RECORD_TYPE: Final = "vectorforge.query_log"
 POINTER_TYPE: Final = "vectorforge.query_log_pointer"

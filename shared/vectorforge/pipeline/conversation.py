@@ -19,8 +19,9 @@ from vectorforge.pipeline.exchange import ExchangeDetails
 from vectorforge.pipeline.follow_ups import expand, stands_alone
 from vectorforge.pipeline.query_log import shielded
 from vectorforge.pipeline.run import QueryRun
-from vectorforge.pipeline.types import HistoryMessage, Outcome
+from vectorforge.pipeline.types import HistoryMessage
 from vectorforge.tokens import estimate_tokens
+from vectorforge.types import Outcome
 
 logger = logging.getLogger(__name__)
 

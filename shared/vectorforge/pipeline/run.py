@@ -28,7 +28,6 @@ from vectorforge.pipeline.types import (
     ErrorEvent,
     Funnel,
     MetaEvent,
-    Outcome,
     QueryConfig,
     QueryEvent,
     QueryResult,
@@ -38,7 +37,7 @@ from vectorforge.pipeline.types import (
 )
 from vectorforge.retriever.base import CleanQuery, CollectionChoice, QueryLookup, RetrievedChunks
 from vectorforge.telemetry import QueryTrace
-from vectorforge.types import RetrievedChunk
+from vectorforge.types import Outcome, RetrievedChunk
 
 _QUALITY = [field.name for field in fields(AnswerQuality)]
 

@@ -15,7 +15,7 @@ from vectorforge.errors import VectorForgeError
 from vectorforge.llm.tools import ToolCall, ToolCallDelta, ToolChoice, ToolDefinition
 from vectorforge.llm.types import LLMResponse
 from vectorforge.pipeline.step_types import Effort, QueryStep, StepEvent
-from vectorforge.types import Location, RetrievedChunk, Scan, SearchMode, location_text
+from vectorforge.types import Location, Outcome, RetrievedChunk, Scan, SearchMode, location_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,11 @@ class Funnel:
         return self.candidates - self.below_min_score - self.dropped_by_budget
 
 
-Outcome: TypeAlias = Literal["answered", "empty", "error", "aborted", "cached", "deadline"]
 Degradation: TypeAlias = Literal["lexical", "provider", "stale", "passages", "ungrounded", "template"]
 """Fallback: a lexical search in place of a hybrid one, another provider, an expired cached answer, quoted
 chunks, a model without chunks, a fixed sentence."""
 CitationVerdict: TypeAlias = Literal["supported", "unsupported", "unchecked"]
 """Result of comparing a sentence's words with the cited chunk; "unchecked": they do not decide it."""
-LoggedOutcome: TypeAlias = Literal["started", Outcome]
-"""Outcome in the query log: "started" until the record of the end is stored."""
 
 RewriteMode: TypeAlias = Literal["auto"] | bool
 

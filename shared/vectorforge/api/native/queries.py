@@ -16,7 +16,7 @@ from vectorforge.db.repositories.paging import QueryFilter
 from vectorforge.db.repositories.query_log_repo import QueryLog
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.replay import ChangeKind, ReplayStatus
-from vectorforge.pipeline.types import LoggedOutcome
+from vectorforge.types import LoggedOutcome
 
 
 def _in_utc(value: datetime) -> datetime:
