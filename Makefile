@@ -90,7 +90,7 @@ fuzz: $(UV) ## Fuzz the API with 10,000 requests, state machines and the parsers
 audit: $(UV) ## Check for known vulnerabilities, and write bills of materials to sbom/; needs the network
 	@UV=$(UV) $(RUN) --group audit python -m infra.deployment.audit $(ARGS)
 
-bench: $(UV) ## Benchmark against other frameworks, and write docs/results/performance.md; ARGS="--help"
+bench: $(UV) $(TOKEN_TABLES) ## Benchmark against other frameworks, and write docs/results/performance.md; ARGS="--help"
 	@UV=$(UV) $(RUN) python tests/benchmarks/bench.py $(ARGS)
 
 fmt: $(UV) ## Fix lint findings, and format
