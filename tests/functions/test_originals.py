@@ -21,7 +21,7 @@ from vectorforge.config import AwsSettings
 from vectorforge.db.repositories.original_repo import NewOriginal
 from vectorforge.deadline import Deadline
 from vectorforge.erasure.repo import Subject
-from vectorforge.errors import ObjectStoreError
+from vectorforge.errors import ObjectStoreError, OriginalNotKeptError
 from vectorforge.ingestion.originals import OriginalKeeper, object_key
 from vectorforge.ingestion.types import DocumentPart, DocumentStatus
 
@@ -123,6 +123,24 @@ async def test_file_content_is_read_from_the_bucket_while_it_is_sent(
             with pytest.raises(httpx2.RemoteProtocolError):  # the rest is not in the server's memory
                 async for _ in pieces:
                     pass
+
+
+async def test_original_missing_in_its_bucket_is_not_found_and_a_missing_bucket_unavailable(
+    s3: Any, application: Application
+) -> None:
+    document = await store(application)
+    s3.delete_object(Bucket=BUCKET, Key=listed(s3)[0])
+    headers = {"Authorization": f"Bearer {key_of('acme')}"}
+    async with (
+        serve(create_app(application)) as url,
+        httpx2.AsyncClient(base_url=url, headers=headers) as client,
+    ):
+        missing = await client.get(f"/v1/files/{document}/content")
+        s3.delete_bucket(Bucket=BUCKET)
+        failed = await client.get(f"/v1/files/{document}/content")
+    assert (missing.status_code, missing.json()["error"]["code"]) == (404, OriginalNotKeptError.code)
+    assert "missing in its bucket" in missing.json()["error"]["message"]
+    assert (failed.status_code, failed.json()["error"]["code"]) == (503, ObjectStoreError.code)
 
 
 async def test_scheduled_ingest_function_removes_a_replaced_and_a_deleted_original(

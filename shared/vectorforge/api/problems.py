@@ -53,6 +53,7 @@ STATUS_OF: Mapping[type[errors.VectorForgeError], int] = {
     errors.GatewayKeysUnavailableError: 503,
     errors.IdentityProviderUnavailableError: 503,
     errors.LLMCircuitOpenError: 503,
+    errors.ObjectStoreError: 503,
     errors.RetrievalError: 503,
     errors.DatabaseUnavailableError: 503,
     errors.DeadlineExceededError: 504,

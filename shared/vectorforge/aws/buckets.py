@@ -64,12 +64,12 @@ class Bucket:
             last_modified=head["LastModified"],
         )
 
-    async def read(self, key: str, part: range | None = None) -> bytes:
-        """Return an object's content, or a part of it, which must not be empty."""
+    async def read(self, key: str, part: range | None = None) -> bytes | None:
+        """Return an object's content, or a part of it, which must not be empty; None if it is missing."""
         where = {"Bucket": self._name, "Key": key}
         if part is not None:
             where["Range"] = f"bytes={part.start}-{part.stop - 1}"
-        content: bytes = await self._call(lambda s3: _content(s3.get_object(**where)))
+        content: bytes | None = await self._call(lambda s3: _content(s3.get_object(**where)), unless=_GONE)
         return content
 
     async def read_as(self, key: str, expected: StoredObject) -> bytes | None:

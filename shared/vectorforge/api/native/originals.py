@@ -231,12 +231,17 @@ async def content_of(
     """Return an original, or a part of it.
 
     Raises:
-        OriginalNotKeptError: It was replaced or deleted meanwhile.
+        OriginalNotKeptError: It was replaced or deleted meanwhile, or is missing in its bucket.
         ObjectStoreError: The bucket did not respond.
     """
     bucket = application.aws.originals_bucket
     if original.object_key is not None and bucket is not None:
-        return await bucket.read(original.object_key, part)
+        if (found := await bucket.read(original.object_key, part)) is None:
+            raise OriginalNotKeptError(
+                "The original of this document is missing in its bucket. Delete the document and ingest its "
+                "file again."
+            )
+        return found
     content = await tenant.originals.content(original, part)
     if content is None:  # replaced or deleted meanwhile, or its bucket is no longer configured
         raise OriginalNotKeptError
