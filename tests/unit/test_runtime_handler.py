@@ -99,6 +99,16 @@ def test_repeated_cookies_are_joined_with_semicolon() -> None:
     assert [b"cookie", b"a=1; b=2"] in read_event(event, None, "/").scope["headers"]
 
 
+def test_header_names_that_differ_in_case_are_joined() -> None:
+    once, lists = {"X-A": "a", "x-a": "b"}, {"X-A": ["a"], "x-a": ["b"]}
+    for event in (
+        {**URL_EVENT, "headers": once},
+        {**REST_EVENT, "headers": once, "multiValueHeaders": lists},
+    ):
+        found = [value for name, value in read_event(event, None, "/").scope["headers"] if name == b"x-a"]
+        assert found == [b"a, b"]
+
+
 @pytest.mark.parametrize(
     ("path", "stage", "base_path", "expected"),
     [

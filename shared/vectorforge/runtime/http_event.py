@@ -149,14 +149,17 @@ def read_event(event: Any, context: Any, base_path: str) -> HttpRequest:
 
 def _headers(event: dict[str, Any]) -> dict[str, str]:
     """Values by lower-case name; repeated ones joined by commas, cookies by semicolons (RFC 6265, 5.4)."""
-    headers = {name.lower(): str(value) for name, value in (event.get("headers") or {}).items()}
-    if event.get("version") == "2.0":
-        if event.get("cookies"):
-            headers["cookie"] = "; ".join(event["cookies"])
-        return headers
-    for name, values in (event.get("multiValueHeaders") or {}).items():
-        headers[name.lower()] = ("; " if name.lower() == "cookie" else ", ").join(values or ())
-    return headers
+    repeated = {} if event.get("version") == "2.0" else event.get("multiValueHeaders") or {}
+    listed: dict[str, list[str]] = {}  # an event may have a name in several cases
+    for name, values in repeated.items():
+        listed.setdefault(name.lower(), []).extend(values or ())
+    known = frozenset(listed)
+    for name, value in (event.get("headers") or {}).items():
+        if name.lower() not in known:
+            listed.setdefault(name.lower(), []).append(str(value))
+    if event.get("version") == "2.0" and event.get("cookies"):
+        listed["cookie"] = event["cookies"]
+    return {name: ("; " if name == "cookie" else ", ").join(values) for name, values in listed.items()}
 
 
 def _server(headers: dict[str, str]) -> tuple[str, int] | None:
