@@ -7,6 +7,7 @@ from pathlib import Path
 
 from infra.doctor.checks import run_checks
 from infra.doctor.report import report
+from infra.settings import STAGES
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -15,7 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m infra.doctor",
         description="Check an AWS account and this machine before a deployment.",
     )
-    parser.add_argument("--stage", default="dev", help="stage to deploy (%(default)s)")
+    parser.add_argument("--stage", default="dev", choices=list(STAGES), help="stage to deploy (%(default)s)")
     parser.add_argument("--region", help="default: AWS_REGION, AWS_DEFAULT_REGION or the profile's")
     parser.add_argument(
         "--assembly", type=Path, metavar="FOLDER", help="output of `make synth` (cdk.out of this checkout)"

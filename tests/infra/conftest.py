@@ -222,14 +222,14 @@ def url(request: pytest.FixtureRequest, app_templates: dict[str, StackTemplate])
 
 @pytest.fixture(scope="session")
 def doctor_assemblies(made_once: MadeOnce) -> Path:
-    """Synthesize one assembly per stage: "dev" is dual-stack, "prod" has NAT, "bound" has a region."""
+    """Synthesize one assembly per stage: "dev" is dual-stack, "prod" has NAT, "lean" has a region."""
     from tests.infra.deployment_doctor import synthesize
 
     def make(folder: Path) -> str:
         folder.mkdir()
         synthesize(folder / "dev", "dev", nat=False)
         synthesize(folder / "prod", "prod", nat=True)
-        synthesize(folder / "bound", "bound", nat=False, region="us-west-2")
+        synthesize(folder / "lean", "lean", nat=False, region="us-west-2")
         return ""
 
     return made_once("assemblies", make)[0]

@@ -25,6 +25,13 @@ def test_doctor_command_prints_checks_in_order(doctor: Doctor) -> None:
     assert [line.split()[:2] for line in done.stdout.splitlines()] == [["ok", name] for name in ORDER]
 
 
+def test_unknown_stage_is_rejected_with_those_that_exist(doctor: Doctor) -> None:
+    command = [str(VECTORFORGE), "doctor", "--aws", "--stage", "nope"]
+    done = subprocess.run(command, cwd=doctor.clone, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "invalid choice: 'nope' (choose from 'dev'" in done.stderr
+
+
 def test_nat_stage_in_ordinary_account_passes_all_checks(doctor: Doctor) -> None:
     found = doctor.checks()
     assert list(found) == ORDER
@@ -117,7 +124,7 @@ class TestRegion:
 
     def test_region_other_than_stack_region_fails(self, doctor: Doctor) -> None:
         doctor.sign_out()
-        found = doctor.checks(stage="bound")["region"]
+        found = doctor.checks(stage="lean")["region"]
         assert (found["status"], found["remedy"]) == ("fail", "Give --region us-west-2.")
 
 

@@ -75,7 +75,7 @@ class EmbeddedPostgres:
         Raises:
             ConfigurationError: The directory has other contents, or the data of a version that the
                 installed wheel does not support; or the wheel is not installed; or this is root, and the
-                unprivileged account cannot pass a parent directory.
+                unprivileged account cannot pass a parent directory, or does not own the directory.
             DatabaseUnavailableError: The server does not start; the text names its log file.
         """
         account = account_for(self.data_dir)
@@ -84,6 +84,7 @@ class EmbeddedPostgres:
         with self._lock():
             if is_new(self.data_dir):
                 initialize(self.data_dir, SUPERUSER)
+            self._check_owner(account)
             bin_dir = passable(binaries(version(self.data_dir)), account, self.data_dir.parent)
             if not wait_until(lambda: self._start_once(bin_dir), _START_TIMEOUT_S, 0.1):
                 raise DatabaseUnavailableError(f"PostgreSQL is not responding; see {self.log_path}.")
@@ -150,6 +151,13 @@ class EmbeddedPostgres:
                 "PostgreSQL does not run as root, and the account that it runs as instead cannot pass "
                 f"{closed}, where {self.data_dir} is. Choose another place with --data-dir, "
                 f"or open it: chmod o+x {closed}"
+            )
+
+    def _check_owner(self, account: Account) -> None:
+        if account.is_other and self.data_dir.stat().st_uid != account.uid:
+            raise ConfigurationError(
+                f"{self.data_dir} belongs to root, but PostgreSQL runs as another account. Copy it with its "
+                f"owners (cp -a), or correct them: chown -R {account.uid}:{account.gid} {self.data_dir}"
             )
 
     def _found(self) -> Postmaster:

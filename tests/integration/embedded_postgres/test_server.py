@@ -134,6 +134,17 @@ def test_start_below_a_closed_directory_is_rejected(place: Path) -> None:
     assert home.stat().st_mode & 0o777 == 0o700
 
 
+@ONLY_ROOT
+def test_copy_without_owners_is_rejected_with_the_command_that_mends_it(place: Path) -> None:
+    server = EmbeddedPostgres(place / "data")
+    server.start()
+    assert server.stop()
+    copy = EmbeddedPostgres(place / "copy")
+    shutil.copytree(server.data_dir, copy.data_dir)  # as `cp -r`
+    with pytest.raises(ConfigurationError, match=rf"cp -a.*chown -R \d+:\d+ {copy.data_dir}"):
+        copy.start()
+
+
 @pytest.fixture
 def on_disk() -> Iterator[Path]:
     """Create a directory as ``place``, but on the file system of the programs."""
