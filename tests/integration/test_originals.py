@@ -1,5 +1,6 @@
 """Originals over HTTP, in the database: download, headers, versions, the setting of collections, deletion."""
 
+import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from uuid import UUID
@@ -8,8 +9,11 @@ import httpx2
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
+from starlette.responses import StreamingResponse
 
 from tests.support.http.live_api import LiveApi, finished_job, live_api, new_collection, settings_for
+from vectorforge.api.native.documents import show_text
+from vectorforge.db.repositories.document_repo import Document, DocumentRepository
 
 PAGE = b"<!doctype html><title>Refunds</title><script>alert(1)</script><p>A refund takes five days."
 
@@ -138,6 +142,30 @@ async def test_text_is_read_from_the_database_while_it_is_sent(setup: Setup) -> 
             async for _ in pieces:
                 pass
     assert (await setup.client.get(path)).json()["text"] == "Parcels leave on Tuesdays."
+
+
+async def test_text_of_a_document_replaced_after_the_lookup_is_the_new_one(setup: Setup) -> None:
+    collection = await new_collection(setup.client, "handbook")
+    document = await setup.add(collection, "a.txt", b"Parcels leave on Mondays.", "text/plain")
+
+    class ReplacedAfterLookup(DocumentRepository):
+        lookups = 0
+
+        async def find_by_id(self, document_id: UUID) -> Document | None:
+            found = await super().find_by_id(document_id)
+            self.lookups += 1
+            if self.lookups == 1:
+                await setup.add(collection, "a.txt", b"Parcels leave on Tuesdays.", "text/plain")
+            return found
+
+    tenant = setup.api.application.for_tenant(setup.tenant)
+    tenant.documents = documents = ReplacedAfterLookup(
+        setup.api.application.shared.database.for_tenant(setup.tenant)
+    )
+    response = await show_text(UUID(document), tenant)
+    assert isinstance(response, StreamingResponse)
+    body = "".join([str(part) async for part in response.body_iterator])
+    assert (json.loads(body)["text"], documents.lookups) == ("Parcels leave on Tuesdays.", 2)
 
 
 @pytest.mark.parametrize("what", ["document", "filter", "collection", "tenant"])
