@@ -64,3 +64,10 @@ def test_document_and_tenant_are_erased_and_listed(database_url: str, tmp_path: 
     assert CANARY.encode() not in dump_database(database_url)
     listed = erase("list")["erasures"]
     assert [one["id"] for one in listed] == [tenant["id"], document["id"]]
+
+
+def test_erasure_of_unknown_tenant_says_that_nothing_was_found(database_url: str, tmp_path: Path) -> None:
+    run = command_line(database_url, tmp_path)
+    done = run("erase", "tenant", "nope", "--yes")
+    assert "certificate " in done.stdout  # it proves that nothing is left
+    assert "No data of the tenant nope was found." in done.stderr

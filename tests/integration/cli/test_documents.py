@@ -55,6 +55,38 @@ def test_collection_name_that_is_not_utf8_is_rejected_with_the_reason(vectorforg
     assert refused.stderr == "error: A value cannot be stored: it is not valid UTF-8.\n"
 
 
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("documents delete nope.md -c handbook", 'no document "nope.md"'),
+        ("erase document nope.md -c handbook", 'no document "nope.md"'),
+        ("erase collection nope", "nope"),
+        ("collections delete nope", "nope"),
+        ("keys revoke 0123456789abcdef", "No active key has this id"),
+    ],
+)
+def test_missing_object_is_reported_before_a_confirmation(
+    handbook: CommandLine, command: str, reason: str
+) -> None:
+    refused = handbook(*command.split(), code=2)
+    assert reason in refused.stderr
+    assert "--yes" not in refused.stderr
+
+
+def test_deletion_of_existing_object_without_yes_is_rejected(handbook: CommandLine) -> None:
+    key = handbook.json("keys", "create", "web page", "-t", "shop")
+    for command in (
+        ("documents", "delete", "handbook.md", "-c", "handbook"),
+        ("erase", "document", "handbook.md", "-c", "handbook"),
+        ("erase", "collection", "handbook"),
+        ("keys", "revoke", key["id"], "-t", "shop"),
+    ):
+        assert "--yes" in handbook(*command, code=2).stderr
+    assert handbook.json("documents", "list", "-c", "handbook")["total"] == 1
+    (listed,) = handbook.json("keys", "list", "-t", "shop")["keys"]
+    assert listed["revoked_at"] is None
+
+
 def test_delete_of_collection_without_yes_is_rejected(vectorforge: CommandLine) -> None:
     vectorforge("collections", "create", "doomed")
     assert "--yes" in vectorforge("collections", "delete", "doomed", code=2).stderr

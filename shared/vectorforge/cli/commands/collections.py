@@ -172,10 +172,10 @@ def show(context: CommandContext, name: NameArgument) -> None:
 @session_command
 def delete(context: CommandContext, name: NameArgument, yes: YesOption = False) -> None:
     """Delete a collection with all its documents. This cannot be undone."""
-    confirm(f'Delete the collection "{name}" with all its documents?', yes=yes)
 
     async def work(session: Session) -> Collection:
         target = await session.collection(name)
+        confirm(f'Delete the collection "{name}" with all its documents?', yes=yes)
         await session.services.collections.delete(target.id)
         return target
 

@@ -104,10 +104,9 @@ def _print_list(terminal: Terminal, page: tuple[Sequence[Document], int]) -> Non
 
 
 def _delete_one(context: CommandContext, collection: str | None, source: str, *, yes: bool) -> None:
-    confirm(f'Delete the document "{source}"?', yes=yes)
-
     async def work(session: Session) -> Document:
         document = await session.document(collection, source)
+        confirm(f'Delete the document "{source}"?', yes=yes)
         await session.services.vector_store.delete_document(document.id)
         return document
 

@@ -42,10 +42,11 @@ def document(
 
         vectorforge erase document ./letter.pdf --json > certificate.json
     """
-    confirm(f'Erase the document "{source}" with all derived data?', yes=yes)
 
     async def subject(session: Session) -> Subject:
-        return Subject("document", document_id=(await session.document(collection, source)).id)
+        found = await session.document(collection, source)
+        confirm(f'Erase the document "{source}" with all derived data?', yes=yes)
+        return Subject("document", document_id=found.id)
 
     _erase(context, tenant, subject)
 
@@ -59,10 +60,10 @@ def profile(
     yes: YesOption = False,
 ) -> None:
     """Erase a profile with all its documents."""
-    confirm(f"Erase the profile {number} with all derived data?", yes=yes)
 
     async def subject(session: Session) -> Subject:
         collection = await session.services.profiles.collection()
+        confirm(f"Erase the profile {number} with all derived data?", yes=yes)
         return Subject("profile", collection.id, profile_id=number)
 
     _erase(context, tenant, subject)
@@ -77,10 +78,11 @@ def collection(
     yes: YesOption = False,
 ) -> None:
     """Erase a collection with its documents and queries."""
-    confirm(f'Erase the collection "{name}" with all derived data?', yes=yes)
 
     async def subject(session: Session) -> Subject:
-        return Subject("collection", (await session.collection(name)).id)
+        found = await session.collection(name)
+        confirm(f'Erase the collection "{name}" with all derived data?', yes=yes)
+        return Subject("collection", found.id)
 
     _erase(context, tenant, subject)
 
@@ -161,7 +163,10 @@ def _erase(
         eraser = session.application.shared.eraser(session.services.tenant_id)
         logs = session.config.database.erased_logs
         erasure_id = await eraser.begin(await subject(session), logs=logs, requested_by=f"cli: {getuser()}")
-        return await eraser.run(erasure_id, on_progress=_progress(context.terminal))
+        done = await eraser.run(erasure_id, on_progress=_progress(context.terminal))
+        if done.kind == "tenant" and not any(done.counts.values()):
+            context.terminal.warn(f"No data of the tenant {session.services.tenant_id} was found.")
+        return done
 
     context.show(context.run(work, tenant=tenant, config=_as_eraser()), _as_body, _print)
 

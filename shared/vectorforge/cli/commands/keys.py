@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from vectorforge.cli.options import LimitOption, OffsetOption, TenantOption, YesOption, confirm
-from vectorforge.cli.session import CommandContext, session_command
+from vectorforge.cli.session import CommandContext, Session, session_command
 from vectorforge.cli.terminal import Terminal
 from vectorforge.db.repositories.api_key_repo import ApiKey, NewApiKey
 from vectorforge.errors import NotFoundError
@@ -101,9 +101,15 @@ def revoke(
     context: CommandContext, key_id: KeyIdArgument, tenant: TenantOption = None, yes: YesOption = False
 ) -> None:
     """Revoke a key immediately on every server; running requests continue."""
-    confirm(f"Revoke the key {key_id}? Clients that still use it are rejected.", yes=yes)
+
+    async def work(session: Session) -> ApiKey:
+        keys = session.services.api_keys
+        if any(key.id == key_id and key.revoked_at is None for key in await keys.list()):
+            confirm(f"Revoke the key {key_id}? Clients that still use it are rejected.", yes=yes)
+        return await keys.revoke(key_id)  # otherwise there is none in use
+
     with _tenant_hint(tenant):
-        key = context.run(lambda session: session.services.api_keys.revoke(key_id), tenant=tenant)
+        key = context.run(work, tenant=tenant)
     context.show(key, _as_body, lambda terminal, ended: terminal.line(f"Revoked {ended.id} ({ended.name})."))
 
 
