@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.extractive_answers import BILLING, DANUBE, RHINE, answer, quotations, sources
 from vectorforge.llm.providers.extractive import NO_ANSWER, ExtractiveProvider
-from vectorforge.llm.types import ProviderCapability, StreamEnd, TextDelta
+from vectorforge.llm.types import LLMRequestConfig, Message, ProviderCapability, StreamEnd, TextDelta
 
 
 async def test_extractive_answer_quotes_and_cites_source() -> None:
@@ -179,3 +179,11 @@ async def test_steps_stay_together_under_their_lead_in() -> None:
     long = text.replace(". Wait.", f"{' or open it' * 40}.").replace("oil.", f"oil{' and more' * 40}.")
     text = await answer("How do I remove the lid?", long)
     assert text.startswith("Oil the pump:\nRemove the lid. [Source 1]")
+
+
+async def test_model_of_a_request_is_reported_as_dropped() -> None:
+    message: list[Message] = [{"role": "user", "content": "Where does the Rhine rise?"}]
+    for model, expected in (("gpt-9", ["model"]), ("extractive-v1", None)):
+        provider, config = ExtractiveProvider(), LLMRequestConfig(model=model)
+        whole = await provider.generate(message, config=config, sources=sources(RHINE))
+        assert whole.metadata.get("dropped_parameters") == expected

@@ -72,6 +72,14 @@ def test_search_and_ask_without_results_exit_with_1(vectorforge: CommandLine) ->
     assert vectorforge.json("ask", "anything", "-c", "void", code=1)["outcome"] == "empty"
 
 
+def test_ask_for_a_model_without_any_says_that_it_is_ignored(handbook: CommandLine) -> None:
+    question = ("ask", "When does the office close?", "-c", "handbook")
+    asked = handbook(*question, "--model", "gpt-9")
+    assert "warning: No model is configured; model was ignored." in asked.stderr
+    assert "ignored" not in handbook(*question).stderr
+    assert handbook.json(*question, "--model", "gpt-9")["dropped_parameters"] == ["model"]
+
+
 def test_ask_with_unknown_provider_exits_with_2(handbook: CommandLine) -> None:
     done = handbook("ask", "Who?", "-c", "handbook", "--provider", "nobody", code=2)
     assert "nobody" in done.stderr

@@ -219,6 +219,10 @@ def _print_sources(terminal: Terminal, result: QueryResult) -> None:
         terminal.warn(f"{result.invalid_citations} citations in the answer have no source.")
     if result.dropped_parameters:
         names = ", ".join(result.dropped_parameters)
-        terminal.warn(f"The model does not support {names}; the request was sent without.")
+        terminal.warn(
+            f"No model is configured; {names} was ignored."
+            if result.llm_response and result.llm_response.metadata.get("extractive")
+            else f"The model does not support {names}; the request was sent without."
+        )
     if result.finish_reason == "length":
         terminal.warn("The answer reached the maximum length and was truncated.")
