@@ -139,7 +139,7 @@ IDENTIFIER: Final = pattern_of(r"[^\W\d_]+\d")
 """Start of a code such as E05; "1960s" is none."""
 _CODE: Final = pattern_of(r"[^\W\d_]{1,3}\d+\Z")
 """Code that has no other spelling; "covid19" is also written COVID-19."""
-_ACRONYM: Final = pattern_of(r"\b[A-Z]{2,8}\b")
+_ACRONYM: Final = pattern_of(r"[A-ZΑ-ΩЀ-Я]{2,8}")
 SETTING: Final = pattern_of(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 UNSPACED: Final = pattern_of(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
@@ -313,8 +313,7 @@ class WeightedQuery:
         self._identifiers = frozenset(filter(IDENTIFIER.match, self.terms))
         most_words = 3 * len(self._identifiers)
         if not ENGLISH_QUERY.search(text):
-            written = chain.from_iterable(_ACRONYM.findall(one.piece.text) for one in among)
-            acronyms = self.terms & terms(" ".join(set(written)))
+            acronyms = terms(" ".join(_acronyms(text, among))) & self.terms
             self._identifiers |= acronyms
             most_words += 2 * len(acronyms)
         self._is_short = sum(map(_word_share, self.terms)) <= most_words
@@ -405,6 +404,13 @@ class WeightedQuery:
         if any(TECHNICAL_TERM.search(word) for word in missing):
             return _ENOUGH_EVIDENCE + _MISSING_TERM
         return _ENOUGH_EVIDENCE + (_MISSING_NAME if missing else 0.0)
+
+
+def _acronyms(text: str, among: Sequence[Candidate]) -> Iterator[str]:
+    """Yield the words of a query that a candidate has in capital letters."""
+    for word in filter(_ACRONYM.fullmatch, WORD.findall(UNSPACED.sub(" ", text.upper()))):
+        if any(word in one.piece.text and re.search(rf"\b{word}\b", one.piece.text) for one in among):
+            yield word
 
 
 def _letters(term: str) -> float:
