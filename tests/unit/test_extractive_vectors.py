@@ -127,6 +127,45 @@ async def test_query_for_an_identifier_that_no_source_has_is_refused(query: str)
     assert await answer(query.format("E05"), text, provider=provider) != NO_ANSWER
 
 
+@pytest.mark.parametrize("query", ["what does {} mean", "was bedeutet {}", "{}"])
+async def test_code_with_a_hyphen_counts_as_one_word(query: str) -> None:
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0], *([0.2 if "PAY-330" in query else 0.6, 0.8] for _ in texts[1:])]
+
+    provider = ExtractiveProvider(embed=embed)
+    text = "| code | meaning |\n|---|---|\n| PAY-101 | card declined |\n| PAY-330 | ledger mismatch |"
+    for code in ("PAY-330", "pay-330"):
+        found = await answer(query.format(code), text, provider=provider)
+        assert found.startswith("code: PAY-330; meaning: ledger mismatch [Source 1]")
+    assert await answer(query.format("PAY-999"), text, provider=provider) == NO_ANSWER
+
+
+@pytest.mark.parametrize("text", ["ISO 27001 is a standard.", "ISO27001 is a standard."])
+async def test_code_with_a_hyphen_matches_its_other_spellings(text: str) -> None:
+    provider = ExtractiveProvider(embed=NearEmbedder().embed)
+    assert (await answer("what is ISO-27001", text, provider=provider)).startswith(text)
+
+
+@pytest.mark.parametrize("query", ["HIS là gì", "was bedeutet IT", "τι σημαίνει IT"])
+async def test_acronym_that_is_also_a_stop_word_is_found(query: str) -> None:
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0], *([0.2, 0.98] for _ in texts[1:])]
+
+    provider = ExtractiveProvider(embed=embed)
+    text = "It is his turn at eight. All data is in HIS, a program of IT."
+    assert (await answer(query, text, provider=provider)).startswith("All data is in HIS, a program of IT.")
+    assert await answer(query, "It is his turn at eight.", provider=provider) == NO_ANSWER
+
+
+@pytest.mark.parametrize("query", ["wie teuer ist AI", "cuánto cuesta AI", "wann kam AI"])
+async def test_query_for_a_value_needs_more_than_its_acronym(query: str) -> None:
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0], *([0.2, 0.98] for _ in texts[1:])]
+
+    text = "The plans use AI for drafts. The office is open."
+    assert await answer(query, text, provider=ExtractiveProvider(embed=embed)) == NO_ANSWER
+
+
 async def test_piece_with_the_identifier_precedes_a_nearer_one() -> None:
     async def compare(query: str, sentences: Sequence[tuple[str, str]]) -> list[float]:
         return [0.1 if "E05" in one else 0.5 for _, one in sentences]

@@ -135,10 +135,10 @@ MARKED_WORD: Final = pattern_of(
 """Word with the vowel signs of Hebrew, Arabic, Indian and south-east Asian scripts."""
 EXACT: Final = pattern_of(r"(?<!\w)[$@#/.-]{0,2}+[^\W_]++(?:[-._/:$]{1,3}+[^\W_]++)++|[$@]\w++")
 """Identifiers, paths and versions, which also count as a whole."""
-IDENTIFIER: Final = pattern_of(r"[^\W\d_]+\d")
-"""Start of a code such as E05; "1960s" is none."""
-_CODE: Final = pattern_of(r"[^\W\d_]{1,3}\d+\Z")
-"""Code that has no other spelling; "covid19" is also written COVID-19."""
+IDENTIFIER: Final = pattern_of(r"[^\W\d_]+-?\d")
+"""Start of a code such as E05 or PAY-330; "1960s" is none."""
+_CODE: Final = pattern_of(r"[^\W\d_]{1,3}\d+\Z|[^\W\d_]+(?:-\d+)+\Z")
+"""Code whose other spellings are known; "covid19" is also written COVID-19."""
 _ACRONYM: Final = pattern_of(r"[A-ZΑ-ΩЀ-Я]{2,8}")
 SETTING: Final = pattern_of(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 UNSPACED: Final = pattern_of(
@@ -195,14 +195,22 @@ def _grams(run: str) -> Iterator[str]:
         yield run[start : start + size]
 
 
+def _acronyms(words: Iterable[str], text: str) -> Iterator[str]:
+    """Yield the words that a text with other letters has in capitals: "it" in "Call IT."."""
+    for word in () if text.isupper() else words:
+        written = word.upper()
+        if written in text and _ACRONYM.fullmatch(written) and re.search(rf"{written}(?<!\w{written})\b", text):
+            yield word
+
+
 def terms(text: str) -> frozenset[str]:
     """Return the stems of the words that carry meaning; of scripts without spaces, pairs of characters."""
     if text.isascii():
         words = set(WORD.findall(text.lower()))
-        return frozenset(map(stem, words - STOP_WORDS))
+        return frozenset(map(stem, words - STOP_WORDS | set(_acronyms(words & STOP_WORDS, text))))
     words = set(MARKED_WORD.findall(text.lower()))
     stems: set[str] = set()
-    for word in words - STOP_WORDS:
+    for word in words - STOP_WORDS | set(_acronyms(words & STOP_WORDS, text)):
         if runs := UNSPACED.findall(word):
             pairs = {gram for run in runs for gram in _grams(run)}
             stems |= pairs - STOP_WORDS
@@ -312,11 +320,14 @@ class WeightedQuery:
         self._letters = sum(map(_letters, self.terms)) or 1
         self._identifiers = frozenset(filter(IDENTIFIER.match, self.terms))
         most_words = 3 * len(self._identifiers)
-        if not ENGLISH_QUERY.search(text):
-            acronyms = terms(" ".join(_acronyms(text, among))) & self.terms
+        parts = terms(" ".join(self._identifiers)) - self._identifiers
+        if not (ENGLISH_QUERY.search(text) or NUMERIC_QUESTION.search(text)):
+            words = WORD.findall(UNSPACED.sub(" ", text.lower()))
+            written = chain.from_iterable(_acronyms(words, one.piece.text) for one in among)
+            acronyms = self.terms & frozenset(map(stem, written))
             self._identifiers |= acronyms
             most_words += 2 * len(acronyms)
-        self._is_short = sum(map(_word_share, self.terms)) <= most_words
+        self._is_short = sum(map(_word_share, self.terms - parts)) <= most_words
         self._words = {word.casefold() for word in WORD.findall(text)}
 
     def coverage(self, words: frozenset[str]) -> float:
@@ -371,7 +382,7 @@ class WeightedQuery:
         found = [one.terms | one.before for one in ranked]
         if any(map(self._has_identifiers, found)):
             return True
-        if self._is_short and any(map(_CODE.match, self._identifiers - set().union(*found))):
+        if self._is_short and self._lacks_code(frozenset().union(*found)):
             return False
         if cosines and ENGLISH_QUERY.search(self.text):
             # Unweighted: a word in every source is the subject, and rarity would give it no weight.
@@ -390,6 +401,11 @@ class WeightedQuery:
         """
         return self._is_short and self._identifiers <= words
 
+    def _lacks_code(self, words: frozenset[str]) -> bool:
+        """Return True if the words have no spelling of a code: PAY-330, "PAY 330", PAY330."""
+        codes = filter(_CODE.match, self._identifiers)
+        return any(words.isdisjoint((one, one.replace("-", ""), one.rpartition("-")[2])) for one in codes)
+
     def _share(self, words: Iterable[str]) -> float:
         """Return the share of the query's letters in words that begin as one of these does.
 
@@ -404,13 +420,6 @@ class WeightedQuery:
         if any(TECHNICAL_TERM.search(word) for word in missing):
             return _ENOUGH_EVIDENCE + _MISSING_TERM
         return _ENOUGH_EVIDENCE + (_MISSING_NAME if missing else 0.0)
-
-
-def _acronyms(text: str, among: Sequence[Candidate]) -> Iterator[str]:
-    """Yield the words of a query that a candidate has in capital letters."""
-    for word in filter(_ACRONYM.fullmatch, WORD.findall(UNSPACED.sub(" ", text.upper()))):
-        if any(word in one.piece.text and re.search(rf"\b{word}\b", one.piece.text) for one in among):
-            yield word
 
 
 def _letters(term: str) -> float:
