@@ -26,6 +26,13 @@ def test_sentences_are_split_at_their_end() -> None:
     ]
 
 
+def test_heading_at_the_start_of_a_paragraph_belongs_to_its_first_sentence() -> None:
+    assert pieces("**Methods.** We asked 84 people. **Limitations.** Few took part.") == [
+        "Methods. We asked 84 people.",
+        "Limitations. Few took part.",
+    ]
+
+
 def test_footnote_marks_are_excluded_from_quotation() -> None:
     assert pieces("It rained.[12] Then it stopped.[3][4]") == ["It rained.", "Then it stopped."]
 

@@ -127,6 +127,15 @@ async def test_query_for_an_identifier_that_no_source_has_is_refused(query: str)
     assert await answer(query.format("E05"), text, provider=provider) != NO_ANSWER
 
 
+async def test_sentence_with_an_address_counts_as_text_of_another_script() -> None:
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0], *([0.2, 0.98] for _ in texts[1:])]
+
+    text = "## הזמנת סיור\n\n1. פתחו tiyul.carmit.example.\n2. בחרו תאריך."
+    provider = ExtractiveProvider(embed=embed)
+    assert "tiyul" in await answer("איך מזמינים סיור", text, provider=provider)
+
+
 @pytest.mark.parametrize("query", ["what does {} mean", "was bedeutet {}", "{}"])
 async def test_code_with_a_hyphen_counts_as_one_word(query: str) -> None:
     async def embed(texts: Sequence[str]) -> list[list[float]]:

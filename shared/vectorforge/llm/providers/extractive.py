@@ -223,7 +223,7 @@ def _select(query: WeightedQuery, ranked: Sequence[Scored], parts: Parts) -> lis
     """Return the best sentence with what belongs to it, then distinct others within the limits."""
     best_score, best = ranked[0]
     part = parts[best.source, best.piece.part]
-    is_procedure = bool(patterns.PROCEDURE.search(query.text))
+    is_procedure = query.is_procedure(best.piece)
     together_pieces = together(best.piece, part, is_procedure=is_procedure)
     quotes = [(best.source, piece) for piece in together_pieces]
     length = sum(len(piece.text) for _, piece in quotes)
@@ -263,9 +263,10 @@ def _further(other: Candidate, parts: Parts, length: int, *, is_procedure: bool)
 
 
 def _precedes(one: Quote, other: Quote) -> bool:
-    """Return True if a sentence stands before the other in the same paragraph."""
+    """Return True if a sentence stands before the other in the same paragraph, or a step in its list."""
     (source, piece), (other_source, after) = one, other
-    return (source, piece.block) == (other_source, after.block) and piece.start < after.start
+    are_steps = piece.kind == after.kind == "step" and piece.part == after.part
+    return source == other_source and (are_steps or piece.block == after.block) and piece.start < after.start
 
 
 def _is_duplicate(one: Candidate, other: Candidate) -> bool:

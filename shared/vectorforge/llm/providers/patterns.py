@@ -198,8 +198,8 @@ def _grams(run: str) -> Iterator[str]:
 def _acronyms(words: Iterable[str], text: str) -> Iterator[str]:
     """Yield the words that a text with other letters has in capitals: "it" in "Call IT."."""
     for word in () if text.isupper() else words:
-        written = word.upper()
-        if written in text and _ACRONYM.fullmatch(written) and re.search(rf"{written}(?<!\w{written})\b", text):
+        big = word.upper()
+        if big in text and _ACRONYM.fullmatch(big) and re.search(rf"{big}(?<!\w{big})\b", text):
             yield word
 
 
@@ -233,6 +233,8 @@ _ENOUGH_WORDS = 1.2
 """These shares, and the best coverage, if words alone decide."""
 _ENOUGH_IN_OTHER_SCRIPTS = 0.73
 """The same between texts of another script than Latin."""
+_PROCEDURE_SHARE = 0.75
+"""Share of the query's letters in the words above a step from which all steps are quoted."""
 _MISSING_TERM = 0.3
 _MISSING_NAME = 0.1
 """Further evidence required by an English query with a technical term or a name that no chunk has. With these
@@ -370,7 +372,13 @@ class WeightedQuery:
 
     def needs_words(self, best: Candidate) -> bool:
         """Return True between texts of another script, any two of which are near to an English model."""
-        return _in_other_script(self.text) and _in_other_script(best.piece.text)
+        texts = (EXACT.sub(" ", text) for text in (self.text, best.piece.text))  # addresses are Latin
+        return all(map(_in_other_script, texts))
+
+    def is_procedure(self, best: Piece) -> bool:
+        """Return True for a query about a procedure, by its words or those above the steps that it found."""
+        is_above = best.kind == "step" and self._share(terms(best.heading)) >= _PROCEDURE_SHARE
+        return is_above or bool(PROCEDURE.search(self.text))
 
     def is_covered(self, ranked: Sequence[Candidate], cosines: Sequence[float]) -> bool:
         """Return True if the candidates cover the query.

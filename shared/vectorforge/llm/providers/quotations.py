@@ -190,7 +190,7 @@ def split(chunk: str, heading: str = "") -> list[Piece]:
             pieces.append(
                 Piece(start, end, quoted, before, kind, is_fragment, number, part, subject, opens, under)
             )
-            opens = ""
+            opens = quoted if kind == "prose" and patterns.QUESTION.search(quoted) else ""
             if leads_in(pieces[-1]) and len(quoted) <= _MAX_HEADING_CHARS:
                 under = quoted
     return pieces
@@ -213,9 +213,12 @@ def _without_comments(chunk: str) -> str:
 
 
 def _is_title(text: str, block: _Block, chunk: str, last: int) -> bool:
-    """Return True for a short line without a full stop between blank lines: "Get started"."""
+    """Return True for a short line without a full stop between blank lines, and a question above an answer."""
     if block.kind != "prose" or len(text) > 80 or "\n" in text or block.end >= last:
         return False
+    text = text.rstrip("*_")
+    if patterns.QUESTION.search(text) and not _SENTENCE_END.search(text):
+        return True
     around = chunk[max(0, block.start - 2) : block.start] + chunk[block.end : block.end + 2]
     return text[-1:].isalnum() and not around.strip() and not _CLAUSE.search(text)
 
@@ -299,7 +302,9 @@ def _sentences(chunk: str, start: int, end: int) -> list[tuple[int, int]]:
             continue
         after = chunk[match.end() : match.end() + 1]
         is_short = after.isdigit() and _SHORT_WORD.search(chunk, max(position, stop - 6), stop)
-        if is_short or (chunk[stop - 1] == "." and chunk[position : stop - 1].isalpha()):  # "Max. 5 kg"
+        if is_short or (
+            chunk[stop - 1] == "." and chunk[position : stop - 1].strip("*_").isalpha()
+        ):  # "Max. 5 kg"
             continue
         if _ORDINAL.search(chunk, max(position, stop - 4), stop) and _MONTH.match(chunk, stop):
             continue
