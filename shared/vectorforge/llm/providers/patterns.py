@@ -196,21 +196,27 @@ def _grams(run: str) -> Iterator[str]:
 
 
 def _acronyms(words: Iterable[str], text: str) -> Iterator[str]:
-    """Yield the words that a text with other letters has in capitals: "it" in "Call IT."."""
-    for word in () if text.isupper() else words:
+    """Yield the words that a text has in capitals."""
+    for word in words:
         big = word.upper()
         if big in text and _ACRONYM.fullmatch(big) and re.search(rf"{big}(?<!\w{big})\b", text):
             yield word
+
+
+def _meaningful(words: set[str], text: str) -> set[str]:
+    """Return words without stop words, of which those in capitals alone count: "it" in "Call IT."."""
+    has_small = not all(map(str.isupper, filter(str.isalpha, text)))
+    return words - STOP_WORDS | set(_acronyms(words & STOP_WORDS, text) if has_small else ())
 
 
 def terms(text: str) -> frozenset[str]:
     """Return the stems of the words that carry meaning; of scripts without spaces, pairs of characters."""
     if text.isascii():
         words = set(WORD.findall(text.lower()))
-        return frozenset(map(stem, words - STOP_WORDS | set(_acronyms(words & STOP_WORDS, text))))
+        return frozenset(map(stem, _meaningful(words, text)))
     words = set(MARKED_WORD.findall(text.lower()))
     stems: set[str] = set()
-    for word in words - STOP_WORDS | set(_acronyms(words & STOP_WORDS, text)):
+    for word in _meaningful(words, text):
         if runs := UNSPACED.findall(word):
             pairs = {gram for run in runs for gram in _grams(run)}
             stems |= pairs - STOP_WORDS
@@ -372,8 +378,7 @@ class WeightedQuery:
 
     def needs_words(self, best: Candidate) -> bool:
         """Return True between texts of another script, any two of which are near to an English model."""
-        texts = (EXACT.sub(" ", text) for text in (self.text, best.piece.text))  # addresses are Latin
-        return all(map(_in_other_script, texts))
+        return _in_other_script(self.text) and _in_other_script(best.piece.text)
 
     def is_procedure(self, best: Piece) -> bool:
         """Return True for a query about a procedure, by its words or those above the steps that it found."""

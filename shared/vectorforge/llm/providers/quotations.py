@@ -213,7 +213,7 @@ def _without_comments(chunk: str) -> str:
 
 
 def _is_title(text: str, block: _Block, chunk: str, last: int) -> bool:
-    """Return True for a short line without a full stop between blank lines, and a question above an answer."""
+    """Return True for a short line without a full stop between blank lines, and a line with a question."""
     if block.kind != "prose" or len(text) > 80 or "\n" in text or block.end >= last:
         return False
     text = text.rstrip("*_")
