@@ -328,11 +328,11 @@ class WeightedQuery:
         self._letters = sum(map(_letters, self.terms)) or 1
         self._identifiers = frozenset(filter(IDENTIFIER.match, self.terms))
         most_words = 3 * len(self._identifiers)
-        parts = terms(" ".join(self._identifiers)) - self._identifiers
+        parts = frozenset(map(stem, WORD.findall(" ".join(self._identifiers)))) - self._identifiers
         if not (ENGLISH_QUERY.search(text) or NUMERIC_QUESTION.search(text)):
             words = WORD.findall(UNSPACED.sub(" ", text.lower()))
             written = chain.from_iterable(_acronyms(words, one.piece.text) for one in among)
-            acronyms = self.terms & frozenset(map(stem, written))
+            acronyms = (self.terms - parts) & frozenset(map(stem, written))
             self._identifiers |= acronyms
             most_words += 2 * len(acronyms)
         self._is_short = sum(map(_word_share, self.terms - parts)) <= most_words
