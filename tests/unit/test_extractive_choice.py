@@ -1,6 +1,5 @@
 """Choice of the sentences, list items and rows that the extractive provider quotes."""
 
-import re
 from dataclasses import replace
 
 import pytest
@@ -115,40 +114,6 @@ async def test_steps_are_quoted_together_only_for_a_procedure(query: str, is_pro
 async def test_query_for_a_value_prefers_a_sentence_with_a_number(query: str) -> None:
     text = "Der Turm ist alt und hoch, viel aus Stein. Der Turm ist alt und hoch, viel über 30 Meter."
     assert (await answer(query, text)).startswith("Der Turm ist alt und hoch, viel über 30 Meter.")
-
-
-RENEWAL = "{}\n\n1. Aprite il sito.\n2. Scrivete il nome.\n3. Ritirate la tessera."
-
-
-@pytest.mark.parametrize("heading", ["## Rinnovare la tessera", "Per rinnovare la tessera:"])
-async def test_query_with_the_words_above_the_steps_is_about_a_procedure(heading: str) -> None:
-    text = await answer("come rinnovo la tessera?", RENEWAL.format(heading), BILLING)
-    assert re.findall(r"(?m)^\d\.", text) == ["1.", "2.", "3."]
-
-
-async def test_further_steps_keep_their_order() -> None:
-    steps = "1. Carry water to the pump.\n2. Call us.\n3. Carry water to the pump of the house."
-    lead = "The water is in the pump of the house in Ulm."
-    text = await answer("Where is water in the pump of the house?", f"{lead}\n\n{steps}")
-    assert 0 < text.find("1. Carry") < text.find("3. Carry")
-
-
-@pytest.mark.parametrize(
-    "faq",
-    [
-        "**What does the blinking red light mean?**\nThe tank is empty.",
-        "**What does the blinking red light mean?**\n\nThe tank is empty.",
-        "What does the blinking red light mean? The tank is empty.",
-    ],
-)
-async def test_answer_below_a_question_with_the_words_of_the_query_is_first(faq: str) -> None:
-    other = "## Cleaning\n\n1. Fill it.\n2. Wait until the light turns green."
-    assert (await answer("red light blinking", f"{other}\n\n{faq}")).startswith("The tank is empty.")
-
-
-async def test_steps_are_quoted_below_the_question_above_them() -> None:
-    text = "# Lamp X\n\n**How do I clean it?**\n\n1. Fill the tank.\n2. Clean it."
-    assert (await answer("how do I clean it", text)).startswith("How do I clean it?\n1. Fill the tank. [")
 
 
 async def test_further_sentences_of_a_paragraph_keep_their_order() -> None:
