@@ -114,6 +114,8 @@ async def test_query_for_an_acronym_is_answered_where_a_source_has_it(query: str
     provider = ExtractiveProvider(embed=embed)
     text = "El turno empieza a las ocho. El acceso usa LDAP, un directorio."
     assert (await answer(query, text, provider=provider)).startswith("El acceso usa LDAP, un directorio.")
+    compound = "Wir haben einen LDAP-Server."
+    assert (await answer(query, compound, provider=provider)).startswith(compound)
     other = "¿Quién inventó el protocolo LDAP en la universidad?"
     assert await answer(other, text, provider=provider) == NO_ANSWER
 

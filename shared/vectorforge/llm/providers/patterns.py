@@ -199,7 +199,7 @@ def _acronyms(words: Iterable[str], text: str) -> Iterator[str]:
     """Yield the words that a text has in capitals."""
     for word in words:
         big = word.upper()
-        if big in text and _ACRONYM.fullmatch(big) and re.search(rf"(?<![\w-]){big}(?![\w-])", text):
+        if big in text and _ACRONYM.fullmatch(big) and re.search(rf"(?<!\w){big}(?!\w|-\d)", text):
             yield word
 
 
