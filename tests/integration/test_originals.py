@@ -144,6 +144,25 @@ async def test_text_is_read_from_the_database_while_it_is_sent(setup: Setup) -> 
     assert (await setup.client.get(path)).json()["text"] == "Parcels leave on Tuesdays."
 
 
+async def test_text_of_a_vector_store_file_is_read_from_the_database_while_it_is_sent(setup: Setup) -> None:
+    collection = await new_collection(setup.client, "handbook")
+    document = await setup.add(collection, "a.txt", b"Parcels leave on Mondays.", "text/plain")
+    text = '€€€€€€€€€"' * 900_000  # 26 MB: more than the buffers of a connection
+    with psycopg.connect(make_conninfo(setup.database_url, user="postgres")) as connection:
+        statement = "UPDATE vectorforge.documents SET text = %s, size_chars = %s WHERE id = %s"
+        connection.execute(statement, (text, len(text), document))
+    path = f"/v1/vector_stores/{collection}/files/{document}/content"
+    expected = {"object": "vector_store.file_content.page", "has_more": False, "next_page": None}
+    assert (await setup.client.get(path)).json() == {**expected, "data": [{"type": "text", "text": text}]}
+    async with setup.client.stream("GET", path) as response:
+        pieces = response.aiter_raw()
+        await anext(pieces)
+        await setup.add(collection, "a.txt", b"Parcels leave on Tuesdays.", "text/plain")
+        with pytest.raises(httpx2.RemoteProtocolError):  # the rest is not in the server's memory
+            async for _ in pieces:
+                pass
+
+
 async def test_text_of_a_document_replaced_after_the_lookup_is_the_new_one(setup: Setup) -> None:
     collection = await new_collection(setup.client, "handbook")
     document = await setup.add(collection, "a.txt", b"Parcels leave on Mondays.", "text/plain")

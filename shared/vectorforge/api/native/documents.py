@@ -7,7 +7,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from vectorforge.api.admin.erasures import ERASURE_RESPONSES, ErasureBody, erase
 from vectorforge.api.dependencies import (
@@ -167,20 +167,30 @@ text in parts of 500,000, 0.15 s in these."""
 async def show_text(document_id: UUID, tenant: Tenant) -> Response:
     """Return the document's extracted text."""
     document = await _find_document(tenant, document_id)
+    body = DocumentText.of(document, text="")
+    return await text_in_parts(tenant, document, body) or await show_text(document_id, tenant)
+
+
+async def text_in_parts(tenant: TenantServices, document: Document, body: BaseModel) -> Response | None:
+    """Return a body, whose last ``text`` is empty, with a document's text, which is read while it is sent.
+
+    Slow clients would fill the memory with texts. None: the document was replaced or deleted meanwhile.
+    """
 
     async def read(start: int) -> str | None:
-        part = await tenant.documents.part(document_id, start, _PART_CHARS, version=document.version)
+        part = await tenant.documents.part(document.id, start, _PART_CHARS, version=document.version)
         return None if part is None else json.dumps(part, ensure_ascii=False)[1:-1]
 
     first = await read(0)
-    if first is None:  # replaced or deleted meanwhile
-        return await show_text(document_id, tenant)
+    if first is None:
+        return None
+    before, field, after = body.model_dump_json().rpartition('"text":"')
 
-    async def parts() -> AsyncIterator[str]:  # slow clients would fill the memory with texts
-        yield DocumentText.of(document, text="").model_dump_json().removesuffix('"}') + first
+    async def parts() -> AsyncIterator[str]:
+        yield before + field + first
         for start in range(_PART_CHARS, document.size_chars, _PART_CHARS):
-            yield existing(await read(start), "Document", document_id)
-        yield '"}'
+            yield existing(await read(start), "Document", document.id)
+        yield after
 
     return StreamingResponse(parts(), media_type="application/json")
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 from uuid import UUID, uuid4
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import TypeAdapter
 
 from vectorforge.api.dependencies import (
@@ -18,6 +18,7 @@ from vectorforge.api.dependencies import (
     parse_query_filters,
 )
 from vectorforge.api.error_schemas import openai_problems
+from vectorforge.api.native.documents import text_in_parts
 from vectorforge.api.openai.ids import FILE, FILE_BATCH, Page, collection_reference, parse_id, prefixed
 from vectorforge.api.openai.request_schemas import AttributeFilter
 from vectorforge.api.openai.vector_stores.file_schemas import (
@@ -166,12 +167,14 @@ async def delete_vector_store_file(
     return VectorStoreFileDeleted(id=prefixed(FILE, file.id))
 
 
-@router.get("/files/{file_id}/content", responses=openai_problems(404))
-async def retrieve_vector_store_file_content(store: Store, file_id: str, tenant: Tenant) -> FileContentPage:
+@router.get("/files/{file_id}/content", responses=openai_problems(404), response_model=FileContentPage)
+async def retrieve_vector_store_file_content(store: Store, file_id: str, tenant: Tenant) -> Response:
     """Return the document's extracted text."""
     file = await find_file(tenant, file_id, store)
-    text = await tenant.documents.text(file.id)  # None if it is being ingested, or was deleted in between
-    return FileContentPage(data=[TextContent(text=existing(text, "Content of file", file_id))])
+    document = await tenant.documents.find_by_id(file.id)  # None if it is being ingested
+    body = FileContentPage(data=[TextContent(text="")])
+    response = await text_in_parts(tenant, existing(document, "Content of file", file_id), body)
+    return response or await retrieve_vector_store_file_content(store, file_id, tenant)
 
 
 @router.post("/file_batches", responses=openai_problems(404, 413, 415, 429))
