@@ -69,9 +69,12 @@ class InProcessEmbeddingProvider(EmbeddingProvider):
         return await self._in_thread(self.embed, texts, model)
 
     async def _in_thread(self, work: Callable[..., R], *arguments: Any) -> R:
+        return await asyncio.get_running_loop().run_in_executor(self._pool(), work, *arguments)
+
+    def _pool(self) -> ThreadPoolExecutor:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self.threads, thread_name_prefix=f"vectorforge-{self.name}")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+        return self._threads
 
     async def _health_probe(self) -> ComponentHealth:
         """Embed one word if the model is loaded."""
@@ -184,9 +187,15 @@ class LocalEmbeddingProvider(InProcessEmbeddingProvider):
             await self._queries.aclose()
 
     async def preload(self) -> None:
-        """Load the folder's model; raise ConfigurationError if it is not the pinned one or cannot be used."""
+        """Load the folder's model, or begin to load MiniLM, for which only queries wait.
+
+        Raises:
+            ConfigurationError: The folder's model is not the pinned one, or cannot be used.
+        """
         if self._described:
             await asyncio.to_thread(self._loaded, self.default_model)
+        else:
+            self._for_queries()._pool().submit(self._loaded, _MINILM)  # noqa: SLF001 - of its own class
 
     def _loaded(self, model: str) -> _TextModel:
         with self._loading:
