@@ -43,9 +43,8 @@ class TestJobs:
         assert await repo.items_succeeded([stored]) == 0  # reported twice, counted once
         [_] = await repo.next_items(job.id)
         warnings = ["w" * 1000] * 100
-        assert await repo.item_failed(
-            job.id, 1, code="extraction_failed", message="Encrypted.", warnings=warnings
-        )
+        error = JobError("extraction_failed", "Encrypted.")
+        assert await repo.item_failed(job.id, 1, error, warnings=warnings)
         assert (await repo.items(job.id))[1].warnings == ["w" * 300] * 10
         assert await repo.next_items(job.id) == []
         [finished] = await repo.finish(job.id)
@@ -102,7 +101,7 @@ class TestJobs:
         repo = JobRepository(tenant_db)
         job = await self.start(database, tenant_db, items=3)
         assert await repo.next_items(job.id)
-        assert await repo.item_failed(job.id, 0, code="embedding_timeout", message="Late.", retry=True)
+        assert await repo.item_failed(job.id, 0, JobError("embedding_timeout", "Late."), retry=True)
         [again] = await repo.next_items(job.id)
         assert (again.ordinal, again.attempts) == (0, 2)
         assert again.content is not None

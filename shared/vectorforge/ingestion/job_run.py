@@ -134,10 +134,9 @@ class JobRun:
         lasted_s = time.monotonic() - began_at
         if lasted_s >= self._document_time_s:
             message = f"The document was not ready after {lasted_s:.0f} s, when its worker had to stop."
+            error = JobError("document_timeout", message)
             for item in items:
-                await self._jobs.item_failed(
-                    item.job_id, item.ordinal, code="document_timeout", message=message, retry=True
-                )
+                await self._jobs.item_failed(item.job_id, item.ordinal, error, retry=True)
 
     async def _all_items(self, stopping: asyncio.Event) -> bool:
         """Return True if the jobs have ended, False if they must return to the queue."""
@@ -254,9 +253,7 @@ class JobRun:
         """Replace a JSONL file by its lines, so that each has its own result."""
         if len(parts) > MAX_RECORDS:
             message = f"The file has {len(parts):,} lines; at most {MAX_RECORDS:,} are read. Split it."
-            await self._jobs.item_failed(
-                item.job_id, item.ordinal, code="document_too_large", message=message
-            )
+            await self._jobs.item_failed(item.job_id, item.ordinal, JobError("document_too_large", message))
             return
         records = [
             NewJobItem(
@@ -278,14 +275,8 @@ class JobRun:
         if error.code == DatabaseUnavailableError.code:  # not caused by the document
             raise DatabaseUnavailableError(error.message)
         retry = error.retryable and item.attempts < MAX_ATTEMPTS
-        await self._jobs.item_failed(
-            item.job_id,
-            item.ordinal,
-            code=error.code,
-            message=error.message,
-            retry=retry,
-            warnings=warnings,
-        )
+        reason = JobError(error.code, error.message)
+        await self._jobs.item_failed(item.job_id, item.ordinal, reason, retry=retry, warnings=warnings)
         if retry:
             await wait_for(stopping, _FIRST_PAUSE_S * 2 ** (item.attempts - 1))
         return retry

@@ -11,7 +11,7 @@ from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.repositories.document_repo import DocumentRepository
 from vectorforge.db.repositories.job_repo import JobRepository
-from vectorforge.db.repositories.job_types import NewJobItem, StoredItem
+from vectorforge.db.repositories.job_types import JobError, NewJobItem, StoredItem
 from vectorforge.db.repositories.query_log_repo import QueryLogRepository
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import DatabaseError, NotFoundError
@@ -46,7 +46,7 @@ class TestOtherTenant:
         assert await jobs.list(collection.id) == []
         assert await jobs.next_items(job.id) == []
         assert await jobs.items_succeeded([StoredItem(job.id, 0)]) == 0
-        assert not await jobs.item_failed(job.id, 0, code="x", message="y")
+        assert not await jobs.item_failed(job.id, 0, JobError("x", "y"))
         assert not await jobs.heartbeat(job.id)
         assert await jobs.finish(job.id) == []
         with pytest.raises(NotFoundError):

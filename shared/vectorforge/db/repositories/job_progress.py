@@ -227,19 +227,19 @@ class JobProgress:
         self,
         job_id: UUID,
         ordinal: int,
+        error: JobError,
         *,
-        code: str,
-        message: str,
         retry: bool = False,
         warnings: Sequence[str] = (),
     ) -> bool:
         """Mark a running item as failed and drop its content.
 
-        Stores the first 2,000 characters of ``message``, and warnings as ``items_succeeded``. ``retry``
+        Stores the first 2,000 characters of the message, and warnings as ``items_succeeded``. ``retry``
         queues it again instead, unless it was begun three times. Returns False if the item was not running.
         """
-        error = {"code": code, "message": message[:MAX_ERROR_CHARS], "warnings": bounded(warnings)}
-        values = {"job_id": job_id, "ordinal": ordinal, "retry": retry, "max_attempts": MAX_ATTEMPTS, **error}
+        item = {"job_id": job_id, "ordinal": ordinal, "retry": retry, "max_attempts": MAX_ATTEMPTS}
+        reason = {"code": error.code, "message": error.message[:MAX_ERROR_CHARS]}
+        values = {**item, **reason, "warnings": bounded(warnings)}
         return await self._db.execute(_ITEM_FAILED, values) == 1
 
     async def replace_item(
