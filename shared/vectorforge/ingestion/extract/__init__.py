@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, cast
 
 from vectorforge.errors import ExtractionError, InvalidInputError
 from vectorforge.ingestion.extract import media
@@ -19,7 +19,7 @@ from vectorforge.ingestion.extract.decode import (
     replaced_warning,
     unread_warning,
 )
-from vectorforge.ingestion.extract.isolation import read_isolated
+from vectorforge.ingestion.extract.isolation import run_isolated
 from vectorforge.ingestion.extract.readers.markdown import read_markdown
 from vectorforge.ingestion.extract.readers.records import extract_record, split_records
 from vectorforge.ingestion.extract.reading import WITHOUT_CHILD, has_reader, packages, read_text
@@ -30,6 +30,7 @@ from vectorforge.ingestion.types import (
     ExtractedDocument,
     ExtractionLimits,
     ReadText,
+    TextSpan,
 )
 
 __all__ = ["PartReader", "extract", "split"]
@@ -110,7 +111,8 @@ def _read(
     if kind in WITHOUT_CHILD or (kind == media.HTML and len(part.content) <= _HARMLESS_HTML_BYTES):
         return read_text(kind, part.content, **arguments)
     if has_reader(kind):
-        return read_isolated(kind, part.content, arguments, limits=limits, cancellation=cancellation)
+        read = run_isolated(kind, part.content, arguments, limits=limits, cancellation=cancellation)
+        return cast("ReadText", {**read, "spans": [TextSpan(*span) for span in read["spans"]]})
     text, warnings = decode(part.content, charset)
     if kind == media.MARKDOWN:
         with packages():

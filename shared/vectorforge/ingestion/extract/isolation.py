@@ -10,10 +10,10 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
 from vectorforge.errors import ExtractionError
-from vectorforge.ingestion.types import ExtractionLimits, ReadText, TextSpan
+from vectorforge.ingestion.types import ExtractionLimits
 
 PAGE_IMAGE = "page_image"
 """Job of a child that renders a page of a PDF; the other jobs are media types."""
@@ -72,20 +72,6 @@ def run_isolated(
                     os.killpg(process.pid, signal.SIGKILL)  # with tesseract
                 raise
     return _result(output, limits)
-
-
-def read_isolated(
-    kind: str,
-    content: bytes,
-    arguments: Mapping[str, Any],
-    *,
-    limits: ExtractionLimits,
-    cancellation: threading.Event | None = None,
-) -> ReadText:
-    """Read a file in a ``child``, as ``run_isolated`` does, with the same errors."""
-    result = run_isolated(kind, content, arguments, limits=limits, cancellation=cancellation)
-    result["spans"] = [TextSpan(*span) for span in result.get("spans", ())]
-    return cast("ReadText", result)
 
 
 def _wait(process: "subprocess.Popen[bytes]", end: float, cancellation: threading.Event | None) -> bytes:
