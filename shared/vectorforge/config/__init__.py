@@ -21,8 +21,8 @@ from vectorforge.config.models import (
     EmbeddingSettings,
     LLMSettings,
     ModelPrice,
-    OpenAISettings,
     RerankSettings,
+    VendorSettings,
 )
 from vectorforge.config.queries import CacheSettings, QuerySettings, StreamSettings
 from vectorforge.errors import ConfigurationError
@@ -37,13 +37,13 @@ __all__ = [
     "LLMSettings",
     "LimitSettings",
     "ModelPrice",
-    "OpenAISettings",
     "QuerySettings",
     "RerankSettings",
     "ServerSettings",
     "StreamSettings",
     "TracingSettings",
     "VectorForgeConfig",
+    "VendorSettings",
     "known_variables",
 ]
 

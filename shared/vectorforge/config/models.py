@@ -37,8 +37,8 @@ class ModelPrice(BaseModel):
         return self
 
 
-class OpenAISettings(Section):
-    """OpenAI or Azure OpenAI, shared by answers and embeddings."""
+class VendorSettings(Section):
+    """Accounts of vendors, shared by answers and embeddings."""
 
     openai_api_key: SecretStr | None = None
     openai_base_url: HttpAddress | None = None
@@ -55,9 +55,17 @@ class OpenAISettings(Section):
     """Command that prints such a token; run every 5 minutes, without a shell."""
     azure_openai_deployments: dict[str, str] = Field(default_factory=dict)
     """JSON object: model -> its deployment, if the names differ."""
+    google_api_key: SecretStr | None = None
+    google_base_url: HttpAddress | None = None
+    cohere_api_key: SecretStr | None = None
+    cohere_base_url: HttpAddress | None = None
+    bedrock_region: str | None = None
+    """AWS region of Bedrock; unset: from the AWS SDK's chain."""
+    bedrock_base_url: HttpAddress | None = None
+    """Address of Bedrock's API, e.g. of a VPC endpoint; default: AWS's."""
 
 
-class LLMSettings(OpenAISettings):
+class LLMSettings(VendorSettings):
     """LLM providers. The first one with credentials is the default."""
 
     default_provider: str = env("default_provider", "DEFAULT_LLM_PROVIDER", default="openai")
@@ -79,11 +87,7 @@ class LLMSettings(OpenAISettings):
     ollama_base_url: HttpAddress | None = None
     """Address of an Ollama server, e.g. http://localhost:11434; setting it registers the provider."""
     ollama_model: str = "llama3.3"
-    google_api_key: SecretStr | None = None
-    google_base_url: HttpAddress | None = None
     google_model: str = "gemini-2.5-flash"
-    cohere_api_key: SecretStr | None = None
-    cohere_base_url: HttpAddress | None = None
     cohere_model: str = "command-a-03-2025"
     max_serve_base_url: HttpAddress | None = None
     """Address of a MAX Serve, e.g. http://localhost:8000; setting it registers the provider."""
@@ -92,10 +96,6 @@ class LLMSettings(OpenAISettings):
     """"completions": the prompt is rendered here in Llama 3.3's format."""
     bedrock_model: str | None = None
     """Id or ARN of a model or inference profile on Amazon Bedrock; setting it registers the provider."""
-    bedrock_region: str | None = None
-    """AWS region of Bedrock; unset: from the AWS SDK's chain."""
-    bedrock_base_url: HttpAddress | None = None
-    """Address of Bedrock's API, e.g. of a VPC endpoint; default: AWS's."""
     llm_timeout_s: float = Field(default=60.0, gt=0, le=900)
     """Time limit of a complete answer and of a stream's first token (between tokens 10 s)."""
     llm_max_retries: int = Field(default=3, ge=0, le=10)
@@ -112,7 +112,7 @@ class LLMSettings(OpenAISettings):
     """Quote the best sentences when no model is configured."""
 
 
-class EmbeddingSettings(OpenAISettings):
+class EmbeddingSettings(VendorSettings):
     """Embedding providers and their default models."""
 
     default_provider: str = env("default_provider", "DEFAULT_EMBEDDING_PROVIDER", default="local")
@@ -123,12 +123,8 @@ class EmbeddingSettings(OpenAISettings):
     embedding_api_key: SecretStr | None = None
     embedding_model: str | None = None
     embedding_dimension: int | None = Field(default=None, ge=1, le=16_000)
-    cohere_api_key: SecretStr | None = None
-    cohere_base_url: HttpAddress | None = None
     cohere_embedding_model: str = "embed-v4.0"
     cohere_embedding_dimension: int = Field(default=1536, ge=1, le=16_000)
-    google_api_key: SecretStr | None = None
-    google_base_url: HttpAddress | None = None
     google_embedding_model: str = "gemini-embedding-001"
     google_embedding_dimension: int = Field(default=3072, ge=1, le=16_000)
     bedrock_embedding_model: str | None = None
@@ -136,8 +132,6 @@ class EmbeddingSettings(OpenAISettings):
     provider "bedrock"."""
     bedrock_embedding_dimension: int | None = Field(default=None, ge=1, le=16_000)
     """Length of its vectors; unset: the model's default."""
-    bedrock_region: str | None = None
-    bedrock_base_url: HttpAddress | None = None
     embedding_timeout_s: float = Field(default=30.0, gt=0, le=600)
     embedding_max_retries: int = Field(default=3, ge=0, le=10)
     embedding_batch_size: int = Field(default=64, ge=1, le=2048)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from pydantic import SecretStr
 
-from vectorforge.config import LLMSettings, OpenAISettings
+from vectorforge.config import LLMSettings, VendorSettings
 from vectorforge.vendors.credentials import (
     AccessToken,
     CommandCredentials,
@@ -37,7 +37,7 @@ AnthropicClient: TypeAlias = "AsyncAnthropic | AsyncAnthropicVertex"
 _CURRENT = "<the current key>"
 """Placeholder of a key that may rotate; replaced in each request."""
 
-Settings = TypeVar("Settings", bound=OpenAISettings)
+Settings = TypeVar("Settings", bound=VendorSettings)
 
 
 def _variable(setting: str) -> str:
@@ -124,7 +124,7 @@ class VertexAI:
     """Address of the API when it is not Google's own, with its /v1."""
 
 
-def openai_credentials(settings: OpenAISettings, store: CredentialStore | None) -> Credentials | None:
+def openai_credentials(settings: VendorSettings, store: CredentialStore | None) -> Credentials | None:
     """Return OpenAI's key, or the key or token of the Azure resource if one is configured; else None.
 
     Errors as ``CredentialStore.find``.
@@ -154,7 +154,7 @@ def anthropic_credentials(settings: LLMSettings, store: CredentialStore | None) 
     return FixedCredentials("") if token is None else AccessToken(token)
 
 
-def azure_of(settings: OpenAISettings) -> AzureOpenAI | None:
+def azure_of(settings: VendorSettings) -> AzureOpenAI | None:
     """Return the Azure resource in the settings."""
     if settings.azure_openai_endpoint is None:
         return None
