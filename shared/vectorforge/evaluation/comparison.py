@@ -179,15 +179,10 @@ class Summary:
     figures: Mapping[str, Mapping[str, Estimate]]
     """Run -> measure -> figure; a baseline's name ends in " (baseline)"."""
     differences: Sequence[Difference]
-    baselines: Sequence[Column] = ()
-    """Baselines that the runs were compared with."""
+    pairs: Sequence[tuple[Column, Column]] = ()
+    """Candidates and references that were compared."""
     changed_questions: int = 0
     """Questions that are missing or different in the baseline, and not compared with it."""
-
-    @property
-    def compared(self) -> set[tuple[str, str]]:
-        """Candidate and reference of all differences."""
-        return {(difference.candidate, difference.reference) for difference in self.differences}
 
     @property
     def regressions(self) -> list[Difference]:
@@ -233,7 +228,7 @@ def summarize(
         for candidate, reference in pairs
         if (difference := _difference(measure, candidate, reference, bootstrap)) is not None
     ]
-    return Summary(present, figures, differences, list(stored.values()), changed)
+    return Summary(present, figures, differences, pairs, changed)
 
 
 def paired(candidate: Column, reference: Column, column: str) -> list[tuple[str, float, float]]:

@@ -127,15 +127,12 @@ def _differences(summary: Summary) -> str:
 
 
 def _strips(outcome: Outcome, summary: Summary) -> str:
-    columns = [Column.of(run) for run in outcome.runs]
-    pairs = [(column, columns[0]) for column in columns[1:]]
-    pairs += [(c, r) for c in columns for r in summary.baselines if (c.name, r.name) in summary.compared]
     texts = {s.question.id: s.question.text for s in outcome.runs[0].scored}
     drawn = [
         _figure(f"{measure.name}: {candidate.name} – {reference.name}", "each line is a question", plot)
         for measure in summary.measures
         if measure.column in _STRIPS
-        for candidate, reference in pairs
+        for candidate, reference in summary.pairs
         if (plot := _strip(measure, candidate, reference, texts))
     ]
     return f'<h2>Question by question</h2><div class="plots">{"".join(drawn)}</div>' if drawn else ""
