@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from vectorforge.aws.clients import AwsClients
-from vectorforge.aws.queues import ReceivedMessage, SqsQueue, hide_messages, show_messages
+from vectorforge.aws.queues import ReceivedMessage, SqsQueue, hide_messages, postpone_messages
 
 
 class SlowSqs(AwsClients):
@@ -33,6 +33,6 @@ async def test_message_shown_after_processing_stays_visible() -> None:
     message = ReceivedMessage(id="1", receipt_handle="handle", receive_count=1, body="{}")
     async with hide_messages(queue, ["handle"], 60):
         await asyncio.to_thread(sqs.entered.wait)
-    await show_messages(queue, [message])
+    await postpone_messages(queue, [message], 0)
     await asyncio.sleep(0.3)  # for threads that are left
     assert sqs.timeouts == [60, 0]

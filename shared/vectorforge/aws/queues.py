@@ -201,15 +201,11 @@ async def delay_messages(
     for message in messages:
         by_wait[waits.after(message.receive_count)].append(message)
     for seconds, together in by_wait.items():
-        await _hide(queue, together, seconds)
+        await postpone_messages(queue, together, seconds)
 
 
-async def show_messages(queue: SqsQueue, messages: Sequence[ReceivedMessage]) -> None:
-    """Make messages visible at once."""
-    await _hide(queue, messages, 0)
-
-
-async def _hide(queue: SqsQueue, messages: Sequence[ReceivedMessage], seconds: int) -> None:
+async def postpone_messages(queue: SqsQueue, messages: Sequence[ReceivedMessage], seconds: int) -> None:
+    """Make messages visible after some seconds; 0: at once."""
     try:
         await queue.hold([message.receipt_handle for message in messages], seconds)
     except VectorForgeError as exc:

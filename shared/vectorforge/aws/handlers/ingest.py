@@ -22,7 +22,7 @@ from vectorforge.aws.queues import (
     AnyJob,
     delay_messages,
     hide_messages,
-    show_messages,
+    postpone_messages,
 )
 from vectorforge.bootstrap import Application
 from vectorforge.config import VectorForgeConfig
@@ -160,7 +160,7 @@ class MessageBatch:
             except Exception as exc:  # noqa: BLE001 - the messages are redelivered after any failure
                 _log("Ingestion failed", exc)
                 failed.update(jobs)
-        await show_messages(queue, [message for message in messages if message.id in malformed])
+        await postpone_messages(queue, [message for message in messages if message.id in malformed], 0)
         await delay_messages(queue, [message for message in messages if message.id in failed - malformed])
         return [message.id for message in messages if message.id in failed | malformed]
 
