@@ -177,14 +177,6 @@ class RowIngestion:
         metadata = {**self._labels, **document.metadata, **({ROW_VERSION: version} if version else {})}
         return replace(document, metadata=metadata)
 
-    async def keep_only(self, sources: Sequence[str]) -> int:
-        """Delete the documents of removed rows, and return their number.
-
-        Raises:
-            DatabaseError: The database failed; nothing was deleted.
-        """
-        return await self._pipeline.keep_only(self._collection, self.mapping.name, sources)
-
 
 def _text(value: Any) -> str:
     """Return a column's value as text; empty for null."""

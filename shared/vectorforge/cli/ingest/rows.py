@@ -146,7 +146,8 @@ async def ingest_rows(
                 batch = await rows.rows(mapping.key, compared.changed[start : start + _BATCH])
                 await _ingest_batch(ingestion, batch, summary, compared, bars)
     if options.delete and not summary.stopped_by:
-        summary.deleted = await ingestion.keep_only(sorted(compared.sources))
+        sources = sorted(compared.sources)
+        summary.deleted = await session.services.ingestion.keep_only(collection, mapping.name, sources)
     summary.language_note = session.services.embeddings.language_note(collection, summary.languages)
     return summary
 
