@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 
@@ -21,6 +21,20 @@ class ToolDefinition:
     def schema(self) -> Mapping[str, Any]:
         """Schema for vendors that require one."""
         return self.parameters or {"type": "object", "properties": {}}
+
+    def for_openai(self) -> dict[str, Any]:
+        """Return the tool for OpenAI's chat completions and compatible servers."""
+        return {"type": "function", "function": {k: v for k, v in asdict(self).items() if v is not None}}
+
+    def for_anthropic(self) -> dict[str, Any]:
+        """Return the tool for Anthropic's messages."""
+        described = {"description": self.description} if self.description else {}
+        return {"name": self.name, **described, "input_schema": dict(self.schema)}
+
+    def for_bedrock(self) -> dict[str, Any]:
+        """Return the tool for ``toolConfig.tools`` of Amazon Bedrock's Converse."""
+        described = {"description": self.description} if self.description else {}
+        return {"toolSpec": {"name": self.name, **described, "inputSchema": {"json": dict(self.schema)}}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from uuid import UUID
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from vectorforge.llm.tools import ToolDefinition
 from vectorforge.pipeline.step_types import MAX_SUB_QUERY_CHARS
 from vectorforge.pipeline.types import SearchTool
 from vectorforge.tools.schemas import MAX_CONTEXT_CHARS, MAX_TOP_K, AgentTool, check_arguments
@@ -245,8 +244,5 @@ def _read_search(arguments: str) -> tuple[str, int]:
     return checked.query, checked.top_k
 
 
-SEARCH_TOOL: Final = SearchTool(
-    ToolDefinition(_SEARCH_DOCUMENTS.name, _SEARCH_DOCUMENTS.description, _SEARCH_DOCUMENTS.parameters),
-    _read_search,
-)
+SEARCH_TOOL: Final = SearchTool(_SEARCH_DOCUMENTS.definition, _read_search)
 """``search_documents`` for a query whose search the model decides on."""

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSche
 from pydantic.json_schema import SkipJsonSchema
 
 from vectorforge.errors import InvalidInputError
+from vectorforge.llm.tools import ToolDefinition
 from vectorforge.pipeline.presets import MIN_CONTEXT_CHARS, PROFILE_CONTEXT_CHARS
 from vectorforge.types import SearchMode
 
@@ -79,6 +80,11 @@ class AgentTool:
         del schema["description"]  # the docstring
         return schema
 
+    @property
+    def definition(self) -> ToolDefinition:
+        """The tool as providers get it."""
+        return ToolDefinition(self.name, self.description, self.parameters)
+
 
 PROFILE_TOOLS: Final[Mapping[str, AgentTool]] = {
     tool.name: tool
@@ -120,35 +126,17 @@ def tool_schema(schema: Any) -> Any:
 
 def openai_tools(tools: Mapping[str, AgentTool] = PROFILE_TOOLS) -> list[dict[str, Any]]:
     """Return the tools for ``tools`` of OpenAI's chat completions and compatible servers."""
-    return [
-        {
-            "type": "function",
-            "function": {"name": name, "description": tool.description, "parameters": tool.parameters},
-        }
-        for name, tool in tools.items()
-    ]
+    return [tool.definition.for_openai() for tool in tools.values()]
 
 
 def anthropic_tools(tools: Mapping[str, AgentTool] = PROFILE_TOOLS) -> list[dict[str, Any]]:
     """Return the tools for ``tools`` of Anthropic's messages."""
-    return [
-        {"name": name, "description": tool.description, "input_schema": tool.parameters}
-        for name, tool in tools.items()
-    ]
+    return [tool.definition.for_anthropic() for tool in tools.values()]
 
 
 def bedrock_tools(tools: Mapping[str, AgentTool] = PROFILE_TOOLS) -> list[dict[str, Any]]:
     """Return the tools for ``toolConfig.tools`` of Amazon Bedrock's Converse."""
-    return [
-        {
-            "toolSpec": {
-                "name": name,
-                "description": tool.description,
-                "inputSchema": {"json": tool.parameters},
-            }
-        }
-        for name, tool in tools.items()
-    ]
+    return [tool.definition.for_bedrock() for tool in tools.values()]
 
 
 def check_arguments(

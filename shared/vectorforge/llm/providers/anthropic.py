@@ -220,14 +220,6 @@ def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 def _tools(config: LLMRequestConfig) -> dict[str, Any]:
     """Return the tools and their choice. https://platform.claude.com/docs/en/agents-and-tools/tool-use."""
-    tools = [
-        {
-            "name": tool.name,
-            **({"description": tool.description} if tool.description else {}),
-            "input_schema": dict(tool.schema),
-        }
-        for tool in config.tools
-    ]
     choice: dict[str, Any]
     if isinstance(config.tool_choice, NamedTool):
         choice = {"type": "tool", "name": config.tool_choice.name}
@@ -235,7 +227,7 @@ def _tools(config: LLMRequestConfig) -> dict[str, Any]:
         choice = {"type": _TOOL_CHOICES[config.tool_choice]}
     if config.parallel_tool_calls is False and choice["type"] != "none":
         choice["disable_parallel_tool_use"] = True
-    return {"tools": tools, "tool_choice": choice}
+    return {"tools": [tool.for_anthropic() for tool in config.tools], "tool_choice": choice}
 
 
 def _cached_text(text: str) -> list[Mapping[str, Any]]:

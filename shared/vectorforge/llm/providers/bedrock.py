@@ -212,16 +212,7 @@ def _tool_config(call: ProviderCall) -> Mapping[str, Any] | None:
     choice = call.config.tool_choice
     if choice == "none" and not any(message.get("tool_calls") for message in call.messages):
         return None
-    tools = [
-        {
-            "toolSpec": {
-                "name": tool.name,
-                **({"description": tool.description} if tool.description else {}),
-                "inputSchema": {"json": dict(tool.schema)},
-            }
-        }
-        for tool in call.config.tools
-    ]
+    tools = [tool.for_bedrock() for tool in call.config.tools]
     named = {"tool": {"name": choice.name}} if isinstance(choice, NamedTool) else _TOOL_CHOICES.get(choice)
     return {"tools": tools, **({"toolChoice": named} if named else {})}
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Self, TypeAlias, Unpack
 
 import orjson
@@ -230,8 +230,7 @@ def _tools(config: LLMRequestConfig) -> dict[str, Any]:
     choice: Any = config.tool_choice
     if isinstance(choice, NamedTool):
         choice = {"type": "function", "function": {"name": choice.name}}
-    functions = [{k: v for k, v in asdict(tool).items() if v is not None} for tool in config.tools]
-    return {"tools": [{"type": "function", "function": f} for f in functions], "tool_choice": choice}
+    return {"tools": [tool.for_openai() for tool in config.tools], "tool_choice": choice}
 
 
 def _response_format(config: LLMRequestConfig, refused: frozenset[str]) -> dict[str, Any] | None:
