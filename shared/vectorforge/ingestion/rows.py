@@ -9,7 +9,6 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
-from vectorforge.config import IngestionSettings
 from vectorforge.errors import InvalidInputError, VectorForgeError
 from vectorforge.ingestion.drafts import FORMAT
 from vectorforge.ingestion.extract import media
@@ -110,7 +109,7 @@ class RowIngestion:
     """Stores rows as documents of a collection.
 
     Args:
-        settings: Chunk sizes; documents chunked with other sizes are replaced.
+        pipeline: Also has the chunk sizes; documents chunked with other sizes are replaced.
         labels: Metadata for every document; a row's own win.
     """
 
@@ -119,22 +118,16 @@ class RowIngestion:
         pipeline: IngestionPipeline,
         collection: Collection,
         mapping: RowMapping,
-        settings: IngestionSettings,
         labels: Mapping[str, Any] | None = None,
     ) -> None:
         self.mapping = mapping
         self._pipeline = pipeline
         self._collection = collection
         self._labels = dict(labels or {})
-        decisive = [
-            asdict(mapping),
-            self._labels,
-            settings.chunk_size_chars,
-            settings.chunk_overlap_chars,
-            FORMAT,
-        ]
-        if (context := pipeline.contexts_of(collection).chunking.context) is not None:
-            decisive.append(context)
+        chunking = pipeline.contexts_of(collection).chunking
+        decisive = [asdict(mapping), self._labels, chunking.chunk_size, chunking.chunk_overlap, FORMAT]
+        if chunking.context is not None:
+            decisive.append(chunking.context)
         self._made_with = hashlib.sha256(json.dumps(decisive, default=str).encode()).hexdigest()[:16]
 
     def version_of(self, updated: Any) -> str | None:

@@ -15,15 +15,8 @@ from vectorforge.cli.session import Session
 from vectorforge.cli.terminal import Terminal
 from vectorforge.db.source_rows import SourceRows
 from vectorforge.errors import InvalidInputError, VectorForgeError
-from vectorforge.ingestion.extract import PartReader
 from vectorforge.ingestion.profile import IngestedProfile, RAGIngestionPipeline
-from vectorforge.ingestion.types import (
-    DocumentPart,
-    DocumentResult,
-    DocumentStatus,
-    ExtractedDocument,
-    ExtractionLimits,
-)
+from vectorforge.ingestion.types import DocumentPart, DocumentResult, DocumentStatus, ExtractedDocument
 from vectorforge.profile_types import SourceType
 from vectorforge.vectorstore.validation import checked_profile
 
@@ -41,7 +34,7 @@ async def ingest_profile_files(
 
     A file's source is the ``source_id``, so the same file again replaces its document.
     """
-    services, reader = session.services, PartReader(ExtractionLimits.from_settings(session.config.ingestion))
+    services, reader = session.services, session.services.ingestion.reader
     pipeline = await services.profiles.ingestion()
     summary = IngestSummary(await session.with_ocr(await services.profiles.collection(), ocr))
     for file in files:

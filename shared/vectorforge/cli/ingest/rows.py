@@ -133,9 +133,7 @@ async def ingest_rows(
     mapping = options.mapping
     async with SourceRows.open(options.dsn, options.query) as rows:
         mapping.check(rows.columns)
-        ingestion = RowIngestion(
-            session.services.ingestion, collection, mapping, session.config.ingestion, labels
-        )
+        ingestion = RowIngestion(session.services.ingestion, collection, mapping, labels)
         with RowBars(terminal) as bars:
             compared = await _changed_rows(session, collection, rows, ingestion, options, bars)
             summary.skipped = compared.unchanged
