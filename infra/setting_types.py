@@ -2,7 +2,9 @@
 
 import re
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
 
 Egress: TypeAlias = Literal["nat", "dual_stack", "none"]
 """Egress of the functions, to vendors and AWS services.
@@ -20,9 +22,13 @@ FrontDoor: TypeAlias = Literal["rest_api", "function_url", "both"]
 
 Architecture: TypeAlias = Literal["arm64", "x86_64"]
 
+AtLeastOne: TypeAlias = Annotated[int, Field(ge=1)]
+
+LogDays: TypeAlias = Literal[1, 7, 14, 30, 90, 365]
+"""Retention of logs; CloudWatch offers certain numbers of days only."""
+
 _ZONES = 2
 _HOST = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]")
-_BACKUP_DAYS = 36_500
 _VAULT_ARN = re.compile(r"arn:aws[a-z-]*:backup:[a-z0-9-]+:\d{12}:backup-vault:[A-Za-z0-9_-]{2,50}")
 _CERTIFICATE_ARN = re.compile(r"arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[0-9a-f-]+")
 
@@ -35,8 +41,11 @@ RESTORED_HOURS = 2
 """Lifetime of a database that a restore test creates, after its restore."""
 
 
-class SettingsError(Exception):
-    """The settings of a stage contradict each other; the text says which."""
+class SettingsError(SystemExit):
+    """A setting is wrong or contradicts another; the text says which.
+
+    Uncaught it ends the command with its text: each imports ``infra.settings`` before it could catch one.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +65,10 @@ class CodeSettings:
 class FunctionSettings:
     """Memory, timeout and concurrency of one function."""
 
-    memory_mb: int
+    memory_mb: Annotated[int, Field(ge=128, le=10_240)]
     """1,769 MB are one whole vCPU: https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html"""
-    timeout_s: int
-    max_concurrency: int | None = None
+    timeout_s: Annotated[int, Field(ge=1, le=900)]
+    max_concurrency: AtLeastOne | None = None
     """Concurrent invocations; 2 to 1,000 for functions behind a queue. None: the account's limit."""
 
 
@@ -94,7 +103,7 @@ class NetworkSettings:
     """The VPC."""
 
     egress: Egress
-    nat_gateways: int = 0
+    nat_gateways: Literal[0, 1, 2] = 0
     """One for all zones, or one in each, which survives the loss of a zone."""
     flow_logs: bool = False
     """Log rejected packets."""
@@ -111,32 +120,34 @@ class NetworkSettings:
 class DatabaseSettings:
     """RDS for PostgreSQL."""
 
-    instance_type: str
+    instance_type: Annotated[str, Field(pattern=r"^[a-z0-9]+\.(micro|small|medium|large|\d*xlarge)$")]
     """Without "db.": "t4g.micro"."""
-    storage_gib: int
+    storage_gib: Annotated[int, Field(ge=20)]
     max_storage_gib: int
     """Limit of storage autoscaling."""
     multi_az: bool
-    backup_days: int
+    backup_days: Annotated[int, Field(ge=0, le=35)]
     deletion_protection: bool
     """Refuse to delete the instance. A snapshot is taken in any case."""
     performance_insights: bool
-    log_retention_days: int
-    backup_window: str = "02:00-02:45"
+    log_retention_days: LogDays
+    backup_window: Annotated[str, Field(pattern=r"^\d\d:\d\d-\d\d:\d\d$")] = "02:00-02:45"
     """UTC, at least half an hour at low traffic; RDS would choose a random one."""
-    maintenance_window: str = "sun:03:00-sun:04:00"
+    maintenance_window: Annotated[str, Field(pattern=r"^[a-z]{3}:\d\d:\d\d-[a-z]{3}:\d\d:\d\d$")] = (
+        "sun:03:00-sun:04:00"
+    )
     """UTC; minor versions of PostgreSQL are installed in it. Must not overlap ``backup_window``."""
     proxy: bool = True
     """Put RDS Proxy before the instance. Without it functions log in to the instance itself, and their
     concurrency must be bounded: ``infra.connection_budget``."""
     engine: Literal["rds", "aurora"] = "rds"
     """"aurora": Aurora Serverless v2, which ignores ``instance_type``, the storage sizes and ``multi_az``."""
-    readers: int = 0
+    readers: Annotated[int, Field(ge=0, le=15)] = 0
     """Readers of Aurora, 0 to 15: they answer searches, and the first one takes over if the writer fails."""
-    min_acu: float = 0.5
+    min_acu: Annotated[float, Field(multiple_of=0.5)] = 0.5
     """Least capacity of each instance of Aurora. 0, a pause, never comes with RDS Proxy."""
-    max_acu: float = 4
-    proxy_max_connections_percent: int = 90
+    max_acu: Annotated[float, Field(multiple_of=0.5)] = 4
+    proxy_max_connections_percent: Annotated[int, Field(ge=1, le=100)] = 90
     """Share of the instance's ``max_connections``; the rest is for the migrate function and operators."""
 
     @property
@@ -189,24 +200,12 @@ class OtelSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServiceObjective:
-    """Targets of a month; what is missing to 100 % is the error budget.
+    """Targets of a month; what is missing to 100 % is the error budget."""
 
-    Raises:
-        SettingsError: A percentage is out of range.
-    """
-
-    answered_percent: float = 99.9
+    answered_percent: Annotated[float, Field(ge=50, lt=100)] = 99.9
     """Queries without a server-side error."""
-    fast_percent: float = 95.0
+    fast_percent: Annotated[float, Field(ge=50, lt=100)] = 95.0
     """Answers whose first token of the model comes within five seconds."""
-
-    def __post_init__(self) -> None:
-        for name, percent in (
-            ("answered_percent", self.answered_percent),
-            ("fast_percent", self.fast_percent),
-        ):
-            if not 50 <= percent < 100:
-                raise SettingsError(f"objective.{name} must be at least 50 and below 100, not {percent:g}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,24 +213,19 @@ class BackupSettings:
     """Daily backups of the database by AWS Backup, besides RDS's own of ``DatabaseSettings.backup_days``.
 
     Raises:
-        SettingsError: A value is out of range or malformed.
+        SettingsError: The ARN is malformed.
     """
 
     copy_vault_arn: str | None = None
     """Existing vault of the same account in another region; each backup is copied to it. None: no copies."""
-    keep_days: int = 35
-    copy_keep_days: int = 35
-    hour_utc: int = 5
+    keep_days: Annotated[int, Field(ge=1, le=36_500)] = 35
+    copy_keep_days: Annotated[int, Field(ge=1, le=36_500)] = 35
+    hour_utc: Annotated[int, Field(ge=0, le=23)] = 5
     """Full hour, 0 to 23. Must not be in the database's windows, or less than two hours before them."""
     restore_test: bool = False
     """Restore the newest backup into a temporary database on the first of each month, and check it."""
 
     def __post_init__(self) -> None:
-        for name in ("keep_days", "copy_keep_days"):
-            if not 1 <= getattr(self, name) <= _BACKUP_DAYS:
-                raise SettingsError(f"backup.{name} must be between 1 and {_BACKUP_DAYS}.")
-        if not 0 <= self.hour_utc <= 23:
-            raise SettingsError(f"backup.hour_utc must be between 0 and 23, not {self.hour_utc}.")
         if self.copy_vault_arn is not None and not _VAULT_ARN.fullmatch(self.copy_vault_arn):
             raise SettingsError(
                 f"backup.copy_vault_arn must be the ARN of a backup vault, not {self.copy_vault_arn!r}."

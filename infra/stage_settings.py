@@ -5,10 +5,15 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Annotated
+
+from pydantic import Field
 
 from infra.connection_budget import connection_problem
+from infra.setting_checks import field_problems
 from infra.setting_types import (
     MESSAGE_DAYS,
+    AtLeastOne,
     BackupSettings,
     CodeSettings,
     CustomDomain,
@@ -16,6 +21,7 @@ from infra.setting_types import (
     DomainSettings,
     FrontDoor,
     FunctionSettings,
+    LogDays,
     MonitoringSettings,
     NetworkSettings,
     OtelSettings,
@@ -79,15 +85,15 @@ class StageSettings:
     """Alarms when the error budget is spent too fast; None: no such alarms."""
     otel: OtelSettings | None = None
     """Export spans with OpenTelemetry; None: X-Ray. See docs/operate/tracing.md."""
-    monthly_budget_dollars: int | None = None
+    monthly_budget_dollars: AtLeastOne | None = None
     """AWS Budgets notifies when the month's costs are forecast to exceed it; None: no budget."""
     tenants: tuple[str, ...] = ("demo",)
     """Each gets its own API key and usage plan; API Gateway generates the keys."""
     iam_tenants: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Tenant by ARN of an IAM role or user that may call the function URL."""
-    requests_per_second: int = 20
+    requests_per_second: AtLeastOne = 20
     """Sustained rate of one tenant; API Gateway answers 429 above it."""
-    burst: int = 40
+    burst: AtLeastOne = 40
     domain: DomainSettings | None = None
     """Custom domain of the REST API; None: API Gateway's own host."""
     cloudfront_domain: CustomDomain | None = None
@@ -107,7 +113,7 @@ class StageSettings:
     """Back up the database with AWS Backup, too, also to another region; None: RDS's own backups only."""
     keep_data: bool = True
     """Retain buckets, secret and logs when the stack is deleted."""
-    log_retention_days: int = 30
+    log_retention_days: LogDays = 30
     """Retention of the functions' logs and of the rows of the query log."""
     uploads_kept_days: int | None = 30
     """Days until an uploaded object, not its document, is deleted; None: never. More than ``MESSAGE_DAYS``:
@@ -118,7 +124,7 @@ class StageSettings:
     """Serve the API explorer at ``/docs``, without a key: the page has no data."""
     upload_origins: tuple[str, ...] = ()
     """Web pages, such as "https://docs.example.com", whose browsers may post uploads."""
-    alarm_email: str | None = None
+    alarm_email: Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")] | None = None
     """Subscriber of the alarms' topic; None: no subscription."""
     code: CodeSettings = field(default_factory=CodeSettings)
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -143,6 +149,7 @@ class StageSettings:
 
     def __post_init__(self) -> None:
         checks = (
+            field_problems,
             _resource_problems,
             _thrift_problems,
             _network_problems,
@@ -153,7 +160,7 @@ class StageSettings:
             _origin_problems,
         )
         for problem in (problem for check in checks for problem in check(self)):
-            raise SettingsError(problem)
+            raise SettingsError(f"infra/settings.py, stage {self.stage!r}: {problem}")
 
     @property
     def prefix(self) -> str:
@@ -177,16 +184,19 @@ class StageSettings:
 
 
 def _resource_problems(stage: StageSettings) -> Iterator[str]:
-    if not (stage.stage.isalnum() and stage.stage.islower() and len(stage.stage) <= 12):
-        yield f"The stage {stage.stage!r} must be 1 to 12 lower-case letters and digits."
+    if not re.fullmatch("[a-z0-9]{1,12}", stage.stage):
+        yield "stage must be 1 to 12 lower-case letters and digits."
     if (stage.start == "provisioned") != (stage.provisioned_concurrency > 0):
         yield 'provisioned_concurrency must be at least 1 with start "provisioned", else 0.'
-    if stage.monthly_budget_dollars is not None and stage.monthly_budget_dollars < 1:
-        yield "monthly_budget_dollars must be at least 1, or None."
     if stage.uploads_kept_days is not None and stage.uploads_kept_days <= MESSAGE_DAYS:
         yield f"uploads_kept_days must be more than {MESSAGE_DAYS}, the retention of SQS."
     if stage.otel is not None and stage.otel.endpoint is None and stage.network.egress == "dual_stack":
         yield 'otel.endpoint is required with egress "dual_stack": CloudWatch\'s has no IPv6 address.'
+    for name in ("log_writer", "ingest"):
+        if not 2 <= (getattr(stage, name).max_concurrency or 2) <= 1000:
+            yield f"{name}.max_concurrency must be between 2 and 1000, or None: SQS invokes the function."
+    if stage.database.max_storage_gib < stage.database.storage_gib:
+        yield "database.max_storage_gib must be at least storage_gib."
     yield from _aurora_problems(stage.database)
     for name in stage.environment:
         if not name.startswith("VECTORFORGE_") or name.endswith(("_KEY", "_TOKEN", "_DATABASE_URL")):
@@ -233,8 +243,6 @@ def _thrift_problems(stage: StageSettings) -> Iterator[str]:
 
 
 def _aurora_problems(database: DatabaseSettings) -> Iterator[str]:
-    if not 0 <= database.readers <= 15:
-        yield f"database.readers must be between 0 and 15, not {database.readers}."
     if database.readers and database.engine != "aurora":
         yield 'database.readers need engine "aurora": RDS Proxy has no read-only endpoint for RDS.'
     if database.engine == "aurora" and not database.proxy:
@@ -244,6 +252,8 @@ def _aurora_problems(database: DatabaseSettings) -> Iterator[str]:
 
 
 def _caller_problems(stage: StageSettings) -> Iterator[str]:
+    if stage.front_door != "function_url" and not stage.tenants:
+        yield "tenants must have at least one entry with the REST API."
     for tenant in (*stage.tenants, *stage.iam_tenants.values()):
         if tenant == PROBE_TENANT:
             yield f"The tenant {PROBE_TENANT!r} is the probe's: choose another name."

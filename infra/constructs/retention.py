@@ -5,6 +5,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.constructs.encryption import customer_key
+from infra.setting_types import LogDays
 from infra.stage_settings import StageSettings
 
 _RETENTION = {
@@ -27,7 +28,7 @@ def removal(stage: StageSettings) -> RemovalPolicy:
 
 
 def log_group(
-    scope: Construct, construct_id: str, stage: StageSettings, name: str, *, days: int | None = None
+    scope: Construct, construct_id: str, stage: StageSettings, name: str, *, days: LogDays | None = None
 ) -> logs.LogGroup:
     """Create a log group, encrypted with the stage's key.
 
@@ -37,18 +38,12 @@ def log_group(
         stage: The stage's settings.
         name: Name of the group.
         days: Retention; default: ``StageSettings.log_retention_days``.
-
-    Raises:
-        ValueError: CloudWatch does not offer this retention.
     """
-    days = days or stage.log_retention_days
-    if days not in _RETENTION:
-        raise ValueError(f"log retention must be one of {', '.join(map(str, _RETENTION))} days, not {days}.")
     return logs.LogGroup(
         scope,
         construct_id,
         log_group_name=name,
         encryption_key=customer_key(scope, stage),
-        retention=_RETENTION[days],
+        retention=_RETENTION[days or stage.log_retention_days],
         removal_policy=removal(stage),
     )

@@ -1,6 +1,9 @@
 """Settings of the stages: contradictions are rejected before a deployment."""
 
 import dataclasses
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,6 +64,65 @@ def test_contradictory_settings_are_rejected(change: dict[str, Any], message: st
     with pytest.raises(SettingsError, match=message) as refused:
         dataclasses.replace(PROD, **change)
     assert "sk-1" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "message"),
+    [
+        (None, {"stage": "t\u00e9st"}, "lower-case letters"),
+        (None, {"tenants": "acme"}, r": tenants must be a valid tuple, not 'acme'\.$"),
+        (None, {"tenants": ()}, "tenants must have at least one entry"),
+        (None, {"start": "snapstart"}, r": start must be 'on_demand', .*, not 'snapstart'"),
+        (None, {"front_door": "rest"}, ": front_door must be 'rest_api'"),
+        (None, {"requests_per_second": "ten"}, ": requests_per_second must be a valid integer"),
+        (None, {"burst": 0}, ": burst must be at least 1, not 0"),
+        (None, {"log_retention_days": 45}, ": log_retention_days must be 1, 7, 14, 30, 90 or 365, not 45"),
+        (
+            None,
+            {"environment": {"VECTORFORGE_TOP_K": 5}},
+            ": environment.VECTORFORGE_TOP_K must be a valid str",
+        ),
+        (None, {"alarm_email": ""}, ": alarm_email must match pattern"),
+        (None, {"authorizer": False}, ": authorizer must be"),
+        (
+            "network",
+            {"egress": "ipv6"},
+            r": network\.egress must be 'nat', 'dual_stack' or 'none', not 'ipv6'",
+        ),
+        ("network", {"nat_gateways": 3}, r": network\.nat_gateways must be 0, 1 or 2"),
+        ("database", {"instance_type": "db.t4g.micro"}, r": database\.instance_type must match pattern"),
+        ("database", {"multi_az": "no"}, r": database\.multi_az must be a valid boolean"),
+        ("database", {"backup_days": 36}, r": database\.backup_days must be at most 35"),
+        ("database", {"backup_window": "2-3"}, r": database\.backup_window must match pattern"),
+        ("database", {"storage_gib": 501}, r"max_storage_gib must be at least storage_gib"),
+        ("database", {"engine": "aurora", "min_acu": 0.7}, r": database\.min_acu must be a multiple of 0\.5"),
+        ("query", {"memory_mb": 100}, r": query\.memory_mb must be at least 128"),
+        ("ingest", {"timeout_s": 901}, r": ingest\.timeout_s must be at most 900"),
+        ("ingest", {"max_concurrency": 1}, r": ingest\.max_concurrency must be between 2 and 1000"),
+    ],
+)
+def test_values_of_wrong_type_or_range_are_rejected_with_their_field(
+    part: str | None, change: dict[str, Any], message: str
+) -> None:
+    if part is not None:
+        change = {part: dataclasses.replace(getattr(PROD, part), **change)}
+    with pytest.raises(SettingsError, match=message):
+        dataclasses.replace(PROD, **change)
+
+
+def test_wrong_settings_end_a_command_with_one_line() -> None:
+    program = "import dataclasses; from infra.settings import DEV; dataclasses.replace(DEV, stage='de v')"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "infra/settings.py, stage 'de v': stage must be 1 to 12 lower-case letters and digits.\n"
+    )
 
 
 @pytest.mark.parametrize("chosen", [("test", None), ("dev", "mips")])

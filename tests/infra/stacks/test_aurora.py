@@ -90,5 +90,5 @@ def test_deployed_engine_must_not_change(doctor_assemblies: Path, has: dict[str,
 def test_readers_of_rds_are_rejected() -> None:
     with pytest.raises(SettingsError, match=r'readers need engine "aurora"'):
         dataclasses.replace(DEV, database=dataclasses.replace(DEV.database, readers=1))
-    with pytest.raises(SettingsError, match="between 0 and 15"):
+    with pytest.raises(SettingsError, match="readers must be at most 15"):
         with_aurora(16)

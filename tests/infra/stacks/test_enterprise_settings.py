@@ -287,14 +287,14 @@ def test_bill_has_backups_and_copies() -> None:
     ("change", "message"),
     [
         ({"copy_vault_arn": "vectorforge-copies"}, "copy_vault_arn"),
-        ({"keep_days": 0}, "keep_days must be between 1 and 36500"),
-        ({"copy_keep_days": 36_501}, "copy_keep_days must be between"),
-        ({"hour_utc": 24}, "hour_utc must be between 0 and 23"),
+        ({"keep_days": 0}, "keep_days must be at least 1, not 0"),
+        ({"copy_keep_days": 36_501}, "copy_keep_days must be at most 36500"),
+        ({"hour_utc": 24}, "backup.hour_utc must be at most 23"),
     ],
 )
 def test_malformed_backup_is_rejected(change: dict[str, object], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
-        dataclasses.replace(BackupSettings(), **change)  # type: ignore[arg-type] # of a test's table
+        dataclasses.replace(DEV, backup=BackupSettings(**change))  # type: ignore[arg-type] # of a test's table
 
 
 @pytest.mark.parametrize(
