@@ -13,6 +13,8 @@ RUN := $(UV) run --frozen --group dev --all-extras
 TESTS := $(RUN) pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 # Container images often set it; each process of the tests would then compile its imports (1 to 5 seconds of CPU time).
 unexport PYTHONDONTWRITEBYTECODE
+# `vectorforge doctor --aws` reports an old Node in one line.
+export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
 
 .DEFAULT_GOAL := help
 .PHONY: help run local-aws synth diff deploy verify operator destroy deploy-local destroy-local check test slow-tests fmt quality

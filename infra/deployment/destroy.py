@@ -143,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _work(cdk: Cdk, stage: StageSettings, *, confirmed: bool) -> None:
     import boto3
-    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
     try:
         session = boto3.session.Session(region_name=cdk.environment.get("AWS_REGION"))
@@ -153,6 +153,8 @@ def _work(cdk: Cdk, stage: StageSettings, *, confirmed: bool) -> None:
     except ClientError as exc:
         operation, code = exc.operation_name, exc.response["Error"]["Code"]
         raise DeploymentError(f"AWS refused {operation} ({code}).") from None
+    except NoCredentialsError:
+        raise DeploymentError("No AWS credentials: run `aws sso login`, or set AWS_PROFILE.") from None
     except BotoCoreError as exc:
         raise DeploymentError(f"AWS is unreachable ({type(exc).__name__}).") from None
 

@@ -189,6 +189,13 @@ class TestDestroy:
         done = deployed.run("destroy", "--yes", code=1)
         assert done.stderr == "error: AWS is unreachable (EndpointConnectionError).\n"
 
+    def test_missing_credentials_are_reported_with_remedy(self, commands: Commands) -> None:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            commands.environment.pop(name)
+        commands.environment["AWS_EC2_METADATA_DISABLED"] = "true"
+        stderr = commands.run("destroy", "--yes", code=1).stderr
+        assert stderr == "error: No AWS credentials: run `aws sso login`, or set AWS_PROFILE.\n"
+
     def test_missing_region_is_rejected(self, commands: Commands) -> None:
         del commands.environment["AWS_REGION"], commands.environment["AWS_DEFAULT_REGION"]
         assert "No region is chosen" in commands.run("destroy", code=2).stderr
