@@ -38,7 +38,7 @@ REST_EVENT: dict[str, Any] = {
     "resource": "/{proxy+}",
     "path": "/base/items",
     "httpMethod": "GET",
-    "headers": {"Accept": "b"},
+    "headers": {"Accept": "b", "X-Forwarded-Proto": "HTTP"},
     "multiValueHeaders": {"Accept": ["a", "b"]},
     "queryStringParameters": {"x": "2"},
     "multiValueQueryStringParameters": {"x": ["1", "2"]},
@@ -67,7 +67,7 @@ def test_function_url_event_becomes_asgi_scope() -> None:
 def test_rest_api_event_becomes_asgi_scope() -> None:
     request = read_event(REST_EVENT, None, "/base")
     assert (request.scope["path"], request.scope["root_path"]) == ("/base/items", "/base")
-    assert request.scope["query_string"] == b"x=1&x=2"
+    assert (request.scope["query_string"], request.scope["scheme"]) == (b"x=1&x=2", "http")
     assert [b"accept", b"a, b"] in request.scope["headers"]
     assert request.body == b""
     assert request.multi_value_headers

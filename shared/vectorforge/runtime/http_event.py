@@ -140,7 +140,7 @@ def read_event(event: Any, context: Any, base_path: str) -> HttpRequest:
     scope["headers"] = [
         [name.encode("utf-8", "replace"), value.encode("utf-8", "replace")] for name, value in headers.items()
     ]
-    scope["scheme"] = headers.get("x-forwarded-proto", "https")
+    scope["scheme"] = headers.get("x-forwarded-proto", "https").lower()  # LocalStack's is "HTTP"
     scope["server"] = _server(headers)
     scope["aws.event"] = event
     scope["asgi"] = {"version": "3.0", "spec_version": SPEC_VERSION}
