@@ -90,6 +90,8 @@ async def serve(
 
 MAX_HEADER_BYTES = 64 * 1024
 """Maximum size of a request's line and headers; the read that contains their end is not counted."""
+_LAST_READ_S = 0.001
+"""Not 0: an event loop runs such callbacks before it reads sockets again."""
 _LINGER_S = 1.0
 """Time for a rejected client to read the response before its connection is reset."""
 
@@ -154,12 +156,16 @@ class BoundedConnection(HttpToolsProtocol):
 
     def _start_header_timer(self) -> None:
         self._stop_header_timer()
-        self._header_timer = self.loop.call_later(self.header_timeout_s, self._headers_are_late)
+        self._header_timer = self.loop.call_later(self.header_timeout_s, self._read_once_more)
 
     def _stop_header_timer(self) -> None:
         if self._header_timer is not None:
             self._header_timer.cancel()
             self._header_timer = None
+
+    def _read_once_more(self) -> None:
+        # After a stall of the event loop the timer runs before bytes that have arrived in time are read.
+        self._header_timer = self.loop.call_later(_LAST_READ_S, self._headers_are_late)
 
     def _headers_are_late(self) -> None:
         if self._is_answering():  # an earlier request of the connection, whose response must not be cut
