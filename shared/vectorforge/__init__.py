@@ -3,6 +3,6 @@
 Importing this package executes nothing: no environment is read, nothing connects, no SDK is loaded.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = ["__version__"]
