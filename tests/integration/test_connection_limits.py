@@ -148,7 +148,7 @@ async def answer_of_headers_that_arrive_during_a_stall() -> bytes:
         serving = asyncio.create_task(server.serve(sockets=[bound]))
         client = opened.enter_context(connect(bound.getsockname()))
         wake, waker = (opened.enter_context(end) for end in socket.socketpair())
-        while not server.server_state.connections:
+        while not server.server_state.connections:  # noqa: ASYNC110 - uvicorn has no event for it
             await asyncio.sleep(0.01)
         loop.add_reader(wake, stall)
         waker.send(b"x")

@@ -1,11 +1,15 @@
 """Text extraction from every format and encoding."""
 
 import hashlib
+import io
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reportlab.pdfbase import pdfmetrics
+from reportlab.pdfbase.ttfonts import TTFont
+from reportlab.pdfgen.canvas import Canvas
 
 from tests.support.documents import PAGE, PAGE_TEXT, one, pdf, reason, word_document
 from vectorforge.errors import ExtractionError
@@ -162,6 +166,30 @@ class TestDecoding:
         text = "Plain text with Ünïcode, long enough to tell.\n"
         document = one(text.encode(encoding), "a.txt")
         assert (document.text, document.warnings) == (text, ())
+
+    @pytest.mark.parametrize(
+        ("name", "content"),
+        [
+            ("a.txt", "fu\u0308r Mo\u0308bel"),
+            ("a.md", "# fu\u0308r Mo\u0308bel"),
+            ("a.html", "<p>fu&#x308;r Mo&#x308;bel</p>"),
+            ("a.csv", "name;place\nfu\u0308r;Mo\u0308bel"),
+        ],
+    )
+    def test_letters_are_composed(self, name: str, content: str) -> None:
+        text = one(content.encode(), name).text
+        assert ("f\u00fcr" in text, "M\u00f6bel" in text) == (True, True)
+
+    def test_letters_of_pdf_are_composed_and_keep_their_place(self) -> None:
+        pdfmetrics.registerFont(TTFont("Vera", "Vera.ttf"))
+        out = io.BytesIO()
+        canvas = Canvas(out, pageCompression=0)
+        canvas.setFont("Vera", 12)
+        canvas.drawString(72, 700, "Mo~bel")
+        canvas.save()
+        document = one(out.getvalue().replace(b"<007E>", b"<0308>"), "a.pdf")  # "~" is read as the mark
+        assert document.text == "M\u00f6bel"
+        assert document.spans[0].location is not None
 
     def test_declared_character_set_is_used(self) -> None:
         text = "日本語のテキスト"

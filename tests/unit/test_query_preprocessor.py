@@ -12,6 +12,10 @@ def test_query_whitespace_is_trimmed_and_collapsed() -> None:  # A-023, A-024, A
     assert QueryPreprocessor().preprocess("  what   is\tthis \n thing ") == "what is\tthis \n thing"
 
 
+def test_letters_of_query_are_composed() -> None:
+    assert QueryPreprocessor().preprocess("Ru\u0308ckgabe") == "R\u00fcckgabe"
+
+
 @pytest.mark.parametrize("query", ["", "   ", "\n\t", "\x00"])
 def test_empty_query_is_rejected(query: str) -> None:
     with pytest.raises(ValueError, match=r"^Query cannot be empty$") as caught:

@@ -14,7 +14,7 @@ from vectorforge.errors import InvalidInputError
 from vectorforge.ingestion.chunk import ChunkingConfig
 from vectorforge.ingestion.drafts import draft_chunks, draft_document
 from vectorforge.ingestion.extract import media
-from vectorforge.ingestion.extract.decode import clean, clean_json
+from vectorforge.ingestion.extract.decode import clean, clean_json, composed
 from vectorforge.ingestion.types import ExtractedDocument, ExtractionLimits, TextSpan
 from vectorforge.profile_types import ChunkMetadata, SourceType, VectorChunk
 from vectorforge.types import DocumentDraft
@@ -234,7 +234,7 @@ def draft_profile(
 def _draft(
     profile_id: int, document: ProfileDocument, chunking: ChunkingConfig, limits: ExtractionLimits
 ) -> Drafted:
-    text, _ = clean(document.text)
+    text = clean(document.text)[0] if document.spans else composed(document.text)
     limits.check_chars(len(text))
     title = clean(document.title)[0].strip()[:500] if document.title else None
     source_id = clean(document.source_id)[0]

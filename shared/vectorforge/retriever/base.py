@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
+from unicodedata import normalize
 from uuid import UUID
 
 from vectorforge.deadline import Deadline
@@ -35,7 +36,10 @@ class CleanQuery:
 
 
 class QueryPreprocessor:
-    """Trims, collapses runs of spaces (line breaks and tabs stay) and bounds the length. Idempotent."""
+    """Trims, normalizes to NFC, collapses runs of spaces (line breaks and tabs stay) and bounds the length.
+
+    Idempotent.
+    """
 
     def __init__(self, max_query_length: int = MAX_QUERY_LENGTH) -> None:
         self._max_query_length = max_query_length
@@ -56,7 +60,7 @@ class QueryPreprocessor:
         """
         # PostgreSQL cannot store NUL, and a lone surrogate cannot be encoded: both come from broken clients.
         query = query.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
-        query = _SPACES.sub(" ", query.strip())
+        query = _SPACES.sub(" ", normalize("NFC", query.strip()))
         if not query:
             raise InvalidInputError("Query cannot be empty", field="query")
         limit = self._max_query_length

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Final
 from unicodedata import bidirectional
 
-from vectorforge.ingestion.extract.decode import clean
+from vectorforge.ingestion.extract.decode import clean, composed
 from vectorforge.ingestion.types import ExtractionLimits, ReadText, SpanKind, TextSpan
 from vectorforge.types import Location
 
@@ -153,7 +153,7 @@ class _Composer:
             for row in block.rows:
                 self._append(block.kind, _row(block.header, row.cells), SpanKind.ROW, row.location)
             return
-        text = _CONTROLS.sub("", clean(block.text)[0])
+        text = _printable(block.text)
         text = text if block.places else _INVISIBLE.sub("", text)
         if block.kind is BlockKind.HEADING:
             line = " ".join(text.split())
@@ -237,7 +237,11 @@ def row_text(header: Sequence[str], cells: Sequence[str]) -> str:
 
 
 def _row(header: Sequence[str], cells: Sequence[str]) -> str:
-    return _INVISIBLE.sub("", _CONTROLS.sub("", clean(row_text(header, cells))[0]))
+    return _INVISIBLE.sub("", _printable(row_text(header, cells)))
+
+
+def _printable(text: str) -> str:
+    return _CONTROLS.sub("", composed(text))
 
 
 def is_from_right(texts: Iterable[str]) -> bool:

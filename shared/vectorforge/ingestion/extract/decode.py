@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
+from unicodedata import normalize
 
 from vectorforge.errors import ExtractionError
 
@@ -65,7 +66,7 @@ def decode(content: bytes, declared: str | None = None) -> tuple[str, list[str]]
     text, replaced = clean(text)
     if replaced:
         warnings.append(replaced_warning(replaced))
-    return text, warnings
+    return composed(text), warnings
 
 
 def replaced_warning(number: int, which: str = "that cannot be stored (NUL or lone surrogates)") -> str:
@@ -76,6 +77,11 @@ def replaced_warning(number: int, which: str = "that cannot be stored (NUL or lo
 def clean(text: str) -> tuple[str, int]:
     """Replace NUL and lone surrogates one for one, so that offsets stay valid; also return their number."""
     return _UNSTORABLE.subn(REPLACEMENT, text)
+
+
+def composed(text: str) -> str:
+    """Return the cleaned text in NFC, as queries are; some programs write "ü" as two characters."""
+    return normalize("NFC", clean(text)[0])
 
 
 def clean_json(value: Any) -> tuple[Any, int]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any, Final, NamedTuple, TypeAlias
+from unicodedata import normalize
 
 from vectorforge.ingestion.extract.blocks import is_from_right
 from vectorforge.ingestion.extract.readers.pdf_forms import field_values
@@ -118,7 +119,8 @@ def read_page(page: Any) -> Page:
     shown = _transformation(page)
     words = [*_words(text_page, shown)]
     if len(words) > _MAX_WORDS:
-        return Page(width, height, [], plain=text_page.get_text_range().replace("\r\n", "\n"))
+        plain = normalize("NFC", text_page.get_text_range().replace("\r\n", "\n"))
+        return Page(width, height, [], plain=plain)
     skew = _quarter_turn(words)
     is_mirrored = is_from_right(word.text for word in words)
 
@@ -215,7 +217,7 @@ def _word(text_page: Any, shown: _Transformation, first: int, last: int, text: s
     name = ctypes.create_string_buffer(_NAME_BYTES)
     raw.FPDFText_GetFontInfo(text_page, first, name, _NAME_BYTES, ctypes.c_int())
     bold = b"bold" in name.value.lower() or raw.FPDFText_GetFontWeight(text_page, first) >= 600
-    return Segment(text, *place, bold)
+    return Segment(normalize("NFC", text), *place, bold)
 
 
 def _in_order(text_page: Any, first: int, run: re.Match[str]) -> str:
