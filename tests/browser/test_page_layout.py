@@ -31,6 +31,22 @@ async def test_long_answer_scrolls_in_its_own_area_only(stub: StubApi, visit: Vi
     assert await page.evaluate("document.scrollingElement.scrollHeight - innerHeight") == 0
 
 
+async def test_arabic_is_written_from_the_right(stub: StubApi, visit: Visit) -> None:
+    text = "# دليل\n\nالمدة 21 يومًا.\n"
+    document = stub.add_document(text, file="دليل.md")
+    written = "المدة 21 يومًا [1].\n\n1. افتح `VPN 2`.\n\n```\nmake run\n```"
+    stub.scripts = [answer(written, sources=[source(1, document, 8, len(text))])]
+    page = await visit(stub.url)
+    await ask(page, "كم المدة؟")
+    await ended(page)
+    await page.locator(".cite").first.click()
+    await expect(page.locator(".page mark").first).to_be_visible()
+    for selector in (".turn h2", ".answer > p", ".answer li", "#panel-title", ".page .answer p"):
+        await expect(page.locator(selector).first).to_have_css("direction", "rtl")
+    for selector in (".answer li code", ".answer pre", ".sources h3"):
+        await expect(page.locator(selector).first).to_have_css("direction", "ltr")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_colors_follow_system_scheme_and_stay_readable(
     stub: StubApi, visit: Visit, scheme: str
@@ -152,6 +168,6 @@ async def test_wide_table_is_aligned_and_scrolls_instead_of_breaking_words_apart
         sides = await page.locator(f".answer {cell}").evaluate_all(
             "cells => cells.map((cell) => getComputedStyle(cell).textAlign)"
         )
-        assert sides == ["left", "right", "center", "left"]
+        assert sides == ["start", "right", "center", "start"]
     assert await page.locator(".answer tr").last.evaluate("row => row.offsetHeight") < 90  # three lines
     assert await overflow(page) == 0

@@ -39,7 +39,7 @@ function markdownAround(whole, { start, end }, quote, room, heading) {
   return renderedMarkdown(open + whole.slice(from, end + room), at({ start: 0, end: end - start }), found && at(found), heading);
 }
 
-/** An element with the Markdown; passage and sentence are {start, end} in UTF-16 units, or the sentence null. */
+/** The Markdown; passage and sentence are {start, end} in UTF-16 units, or the sentence null. */
 function renderedMarkdown(text, passage, sentence, heading) {
   const clean = text.replace(/[\uE000-\uE005]/g, "\uFFFD");
   const endsOf = ({ start, end }) => [markStart(clean, start), Math.max(markStart(clean, start), markEnd(clean, end))];
@@ -51,7 +51,7 @@ function renderedMarkdown(text, passage, sentence, heading) {
     last = at;
   }
   const plain = Object.assign(() => null, { plain: (code) => code, link: linkTo, heading });
-  return wrapMarks(el("div.answer", blocksOf(marked + clean.slice(last)).map((block) => renderBlock(block, plain))), !inner);
+  return wrapMarks(el("div.answer", { dir: "auto" }, blocksOf(marked + clean.slice(last)).map((block) => renderBlock(block, plain))), !inner);
 }
 
 /** A link to the web or a mail address; of others, and of images, the text. */
