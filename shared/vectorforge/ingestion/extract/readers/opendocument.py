@@ -1,9 +1,11 @@
-"""ODT and ODP, by lxml; ODS is in ``sheets``."""
+"""ODT and ODP, by lxml, and what python-calamine does not read of ODS; the rest of ODS is in ``sheets``."""
 
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
+from zipfile import ZipFile
 
+from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.blocks import (
     Block,
     Reading,
@@ -15,7 +17,8 @@ from vectorforge.ingestion.extract.blocks import (
     paragraph,
     table,
 )
-from vectorforge.ingestion.extract.decode import open_archive, read_member
+from vectorforge.ingestion.extract.decode import open_archive, open_member, read_member
+from vectorforge.ingestion.extract.readers.sheet_parts import MAX_COLUMNS, MAX_ROWS, SheetCells
 from vectorforge.ingestion.extract.readers.slides import Box, reading_order
 from vectorforge.ingestion.extract.readers.xml import local_name, parse_xml
 from vectorforge.types import Location
@@ -187,3 +190,75 @@ def table_number(cell: Any, name: str) -> int:
     """Return an attribute of a table's element such as "columns-repeated"; 1 if it has none."""
     number = cell.get(f"{_TABLE}number-{name}", "1")
     return int(number) if number.isdecimal() and len(number) < 8 else 1
+
+
+_OFFICE: Final = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
+_GROUPS: Final = (f"{_TABLE}table-row-group", f"{_TABLE}table-column-group")
+_SHOWN: Final = ("float", "percentage", "currency", "time")
+"""Types of cells whose text is read; dates are written in ISO 8601, as those of other workbooks."""
+
+
+class OdsParts:
+    """Texts of numbers, comments and hidden rows of an ODS file; none if they cannot be read."""
+
+    def __init__(self, archive: ZipFile) -> None:
+        self._sheets = _sheets(archive)
+
+    def sheet(self, name: str) -> SheetCells:
+        """Return the parts of a sheet; called in the order of the file."""
+        from lxml import etree
+
+        try:
+            return next((cells for one, cells in self._sheets if one == name), SheetCells())
+        except (ExtractionError, etree.XMLSyntaxError):
+            return SheetCells()
+
+
+def _sheets(archive: ZipFile) -> Iterator[tuple[str, SheetCells]]:
+    from lxml import etree
+
+    with open_member(archive, "content.xml") as file:
+        tags = [f"{_TABLE}table", f"{_TABLE}table-row", f"{_TABLE}table-column"]
+        cells, texts, row, column = SheetCells(), list[tuple[int, int, str]](), 0, 0
+        for _, element in etree.iterparse(file, tag=tags, resolve_entities=False, no_network=True):
+            if element.tag == f"{_TABLE}table":
+                cells.formats, cells.is_text = iter(texts), True
+                yield element.get(f"{_TABLE}name", ""), cells
+                cells, texts, row, column = SheetCells(), [], 0, 0
+            elif element.tag == f"{_TABLE}table-column":
+                end = column + min(table_number(element, "columns-repeated"), MAX_COLUMNS - column)
+                cells.columns.update(range(column, end) if _is_hidden(element) else ())
+                column = end
+            else:
+                end = row + min(table_number(element, "rows-repeated"), MAX_ROWS - row)
+                found = [*_number_texts(element, cells.comments, row)]
+                if _is_hidden(element) and len(element):
+                    cells.rows.update(range(row, end))
+                texts += [
+                    (at, place, text) for at in range(row, end if found else row) for place, text in found
+                ]
+                row = end
+            element.clear()
+
+
+def _is_hidden(element: Any) -> bool:
+    is_grouped = next(element.iterancestors(*_GROUPS), None) is not None
+    return element.get(f"{_TABLE}visibility") == "collapse" and not is_grouped
+
+
+def _number_texts(row: Any, comments: dict[tuple[int, int], str], number: int) -> Iterator[tuple[int, str]]:
+    """Yield the texts of a row's numbers by column, and add its comments."""
+    column = 0
+    for cell in row.iterchildren(f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
+        times = min(table_number(cell, "columns-repeated"), MAX_COLUMNS - column)
+        text = _cell_text(cell)
+        if text and cell.get(f"{_OFFICE}value-type") in _SHOWN:
+            yield from ((at, text) for at in range(column, column + times))
+        if note := " ".join(filter(None, map(_cell_text, cell.iterchildren(f"{_OFFICE}annotation")))):
+            comments[number, column] = note
+        column += times
+
+
+def _cell_text(element: Any) -> str:
+    paragraphs = ("".join(one.itertext()) for one in element.iterchildren(f"{_TEXT}p"))
+    return " ".join(" ".join(paragraphs).split())

@@ -1,16 +1,21 @@
-"""Parts of XLSX that python-calamine does not read: formats, comments, hidden rows and unstored formulas."""
+"""Parts of sheets that python-calamine does not read: texts of numbers, comments, hidden rows and columns.
+
+Those of ODS are in ``opendocument``.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 from zipfile import ZipFile
 
 from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.decode import open_member, read_member
-from vectorforge.ingestion.extract.readers.number_formats import BUILT_IN
-from vectorforge.ingestion.extract.readers.sheet_cells import MAX_COLUMNS, MAX_ROWS, SheetCells
+from vectorforge.ingestion.extract.readers.number_formats import BUILT_IN, FormattedNumber, format_number
 from vectorforge.ingestion.extract.readers.xml import parse_xml, relations
 
+MAX_ROWS: Final = 1 << 20
+MAX_COLUMNS: Final = 1 << 14
 _MAIN: Final = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _R: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _WORKBOOK: Final = "xl/workbook.xml"
@@ -28,6 +33,29 @@ _FILTERED: Final = re.compile(rb'\bref="[A-Z]{1,3}(\d{1,7})(?::[A-Z]{1,3}(\d{1,7
 _NAME: Final = re.compile(rb'\br="([A-Z]{0,3})(\d{1,7})"')
 _REFERENCE: Final = re.compile(rb"([A-Z]{1,3})(\d{1,7})")
 _STYLE: Final = re.compile(rb'\bs="(\d{1,5})"')
+
+
+@dataclass(slots=True)
+class SheetCells:
+    """Parts of a sheet; rows and columns from 0."""
+
+    formats: Iterator[tuple[int, int, str]] = field(default_factory=lambda: iter(()))
+    """Row, column and format of cells; read to its end, it has filled the other fields."""
+    is_text: bool = False
+    """True if the formats are the texts shown instead, as in ODS."""
+    comments: dict[tuple[int, int], str] = field(default_factory=dict)
+    """By row and column."""
+    rows: set[int] = field(default_factory=set)
+    """Hidden rows, except those of a filter or a closed group, which a click shows."""
+    columns: set[int] = field(default_factory=set)
+    """Hidden columns, with the same exception."""
+
+    def shown(self, value: Any, code: str) -> Any:
+        """Return a cell's value as its format shows it."""
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return code if self.is_text and str(value).startswith("PT") else value  # a duration
+        text = code if self.is_text else format_number(value, code)
+        return value if text is None else FormattedNumber(value, text)
 
 
 def unstored_formulas(archive: ZipFile) -> int:

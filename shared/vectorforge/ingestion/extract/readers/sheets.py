@@ -11,8 +11,8 @@ from vectorforge.errors import ExtractionError
 from vectorforge.ingestion.extract.blocks import Block, BlockKind, Reading, Row, heading, paragraph
 from vectorforge.ingestion.extract.decode import open_archive
 from vectorforge.ingestion.extract.readers.number_formats import FormattedNumber
-from vectorforge.ingestion.extract.readers.sheet_cells import OdsParts, SheetCells
-from vectorforge.ingestion.extract.readers.sheet_parts import SheetParts, unstored_formulas
+from vectorforge.ingestion.extract.readers.opendocument import OdsParts
+from vectorforge.ingestion.extract.readers.sheet_parts import SheetCells, SheetParts, unstored_formulas
 from vectorforge.ingestion.types import MAX_SOURCE_CHARS, cell_range
 
 _ZIP: Final = b"PK\x03\x04"
