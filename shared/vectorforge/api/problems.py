@@ -22,13 +22,15 @@ from vectorforge.api.error_schemas import (
     PROBLEM_MEDIA_TYPE,
     FieldProblem,
     Problem,
+    as_written,
     aws_error,
     aws_exception,
+    field_problem,
     openai_error,
     openai_status,
+    printable,
 )
 from vectorforge.api.request_state import RequestState
-from vectorforge.api.validation import as_written, field_problem, printable
 
 logger = logging.getLogger(__name__)
 

@@ -40,14 +40,13 @@ from starlette.types import Message
 
 from vectorforge import __version__
 from vectorforge.api.dependencies import find_tenant_services, receive_once
-from vectorforge.api.error_schemas import problems
+from vectorforge.api.error_schemas import field_problem, problems
 from vectorforge.api.mcp.caller import Answered, Caller, ToolDefinition, advice
 from vectorforge.api.mcp.progress import CallResponse, Progress, may_report
 from vectorforge.api.mcp.resources import DocumentResources
 from vectorforge.api.mcp.tools import INSTRUCTIONS, TOOLS
 from vectorforge.api.streaming.sse import nameless_events_content
 from vectorforge.api.streaming.stream import cancelled_on_disconnect
-from vectorforge.api.validation import field_problem
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.errors import InvalidInputError
 from vectorforge.tools.schemas import tool_schema
