@@ -48,9 +48,6 @@ FROM vectorforge.originals o JOIN vectorforge.documents d
 WHERE o.tenant_id = %(tenant_id)s AND o.document_id = %(document)s
 """
 _CONTENT = """
-SELECT content FROM vectorforge.originals WHERE tenant_id = %s AND document_id = %s AND sha256 = %s
-"""
-_PART = """
 SELECT substring(content FROM %s FOR %s) AS content
 FROM vectorforge.originals WHERE tenant_id = %s AND document_id = %s AND sha256 = %s
 """
@@ -156,11 +153,9 @@ class OriginalRepository:
 
     async def content(self, original: Original, part: range | None = None) -> bytes | None:
         """Return an original of the database, or a part of it; None if it was replaced or deleted."""
-        values = (self._db.tenant_id, original.document_id, original.sha256)
-        if part is None:
-            row = await self._db.fetch_one(_CONTENT, values)
-        else:
-            row = await self._db.fetch_one(_PART, (part.start + 1, len(part), *values))
+        part = range(original.size_bytes) if part is None else part
+        place = (self._db.tenant_id, original.document_id, original.sha256)
+        row = await self._db.fetch_one(_CONTENT, (part.start + 1, len(part), *place))
         return bytes(row["content"]) if row and row["content"] is not None else None
 
     async def delete(self, documents: Sequence[UUID]) -> None:
