@@ -119,7 +119,7 @@ async def running_system(
         note("Migrating ...")
         migrations = await _migrate(functions.migrate, places)
         note("Starting the functions ...")
-        ingestion = _Progress()
+        ingestion = SampleProgress()
         log_writer = await _function(stack, functions.log_writer, places)
         ingest = await _function(stack, functions.ingest, places)
         query = await _function(stack, functions.query, places, _QUERY_CONCURRENCY)
@@ -132,12 +132,16 @@ async def running_system(
         if sample:
             note("Uploading and ingesting the sample ...")
             await asyncio.to_thread(upload, resources.uploads_bucket, sample)
-            await ingestion.reach(len(sample))
+            await ingestion.reach(len(sample), note, _log_file(functions.ingest, places))
         yield RunningStack(door.url, endpoint_url, resources, tuple(keys), migrations)
 
 
-class _Progress:
-    """Counter of processed messages."""
+class SampleProgress:
+    """Counter of processed messages.
+
+    Args:
+        patience_s: Longest wait for the next batch.
+    """
 
     def __init__(self, patience_s: float = 120.0) -> None:
         self._done = 0
@@ -150,11 +154,21 @@ class _Progress:
             self._done += len(batch.records) - len(batch.failed)
             self._changed.notify_all()
 
-    async def reach(self, count: int) -> None:
-        """Wait for a number of messages, or until the timeout."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._patience_s), self._changed:
-                await self._changed.wait_for(lambda: self._done >= count)
+    async def reach(self, count: int, note: Callable[[str], None], log: Path) -> None:
+        """Wait for a number of messages, and note each batch; stop waiting when none is processed in time."""
+        async with self._changed:
+            while self._done < count:
+                try:
+                    async with asyncio.timeout(self._patience_s):
+                        await self._changed.wait()
+                except TimeoutError:
+                    note(
+                        f"Only {self._done} of the {count} files of the sample were ingested, and none in the "
+                        f"last {self._patience_s:g} s. The others are retried while this runs; see {log}, or "
+                        "start without the sample: --no-sample."
+                    )
+                    return
+                note(f"Ingested {min(self._done, count)} of {count} files.")
 
 
 async def _migrate(configuration: FunctionConfiguration, places: LocalPaths) -> tuple[str, ...]:
@@ -181,7 +195,7 @@ async def _source(
     endpoint_url: str,
     *,
     batch_size: int = 10,
-    progress: _Progress | None = None,
+    progress: SampleProgress | None = None,
 ) -> None:
     source = QueueEventSource(
         function,
