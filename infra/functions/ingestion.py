@@ -84,6 +84,8 @@ class Ingestion(Construct):
     def allow_linking_originals(self, function: PythonFunction) -> None:
         """Allow a function to read originals, and so to sign links to them."""
         function.allow("s3:GetObject", on=[self.originals_bucket.arn_for_objects("*")])
+        # Else S3 answers 403 for one that is missing. Reads have no prefix for a condition.
+        function.allow("s3:ListBucket", on=[self.originals_bucket.bucket_arn])
 
     def _make_function(self, stage: StageSettings, data: DataStack) -> PythonFunction:
         function = PythonFunction(

@@ -135,9 +135,11 @@ async def test_original_missing_in_its_bucket_is_not_found_and_a_missing_bucket_
         serve(create_app(application)) as url,
         httpx2.AsyncClient(base_url=url, headers=headers) as client,
     ):
+        unlinked = await client.get(f"/v1/documents/{document}/original")
         missing = await client.get(f"/v1/files/{document}/content")
         s3.delete_bucket(Bucket=BUCKET)
         failed = await client.get(f"/v1/files/{document}/content")
+    assert (unlinked.status_code, unlinked.json()["code"]) == (404, OriginalNotKeptError.code)
     assert (missing.status_code, missing.json()["error"]["code"]) == (404, OriginalNotKeptError.code)
     assert "missing in its bucket" in missing.json()["error"]["message"]
     assert (failed.status_code, failed.json()["error"]["code"]) == (503, ObjectStoreError.code)

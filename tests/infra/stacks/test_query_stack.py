@@ -144,6 +144,7 @@ def test_role_permissions_are_exactly_those_needed(template: StackTemplate, stag
         ("sqs:SendMessage", "IngestionJobsQueue.Arn"),
         ("s3:PutObject", "IngestionUploads.Arn/*"),
         ("s3:GetObject", "IngestionOriginals.Arn/*"),
+        ("s3:ListBucket", "IngestionOriginals.Arn"),
         *((f"ec2:{action}", "*") for action in interfaces),
     }
 

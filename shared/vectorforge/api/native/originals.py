@@ -36,6 +36,10 @@ SAFE_HEADERS = {
     "Cache-Control": "private, no-cache",
 }
 
+_MISSING = (
+    "The original of this document is missing in its bucket. Delete the document and ingest its file again."
+)
+
 
 async def find_original(tenant: TenantServices, document_id: UUID) -> Original:
     """Return the original of a document.
@@ -123,6 +127,8 @@ async def download_original(
     original = await find_original(tenant, document_id)
     bucket = application.aws.originals_bucket
     if original.object_key is not None and bucket is not None:
+        if await bucket.find(original.object_key) is None:  # the link would lead to an error page of S3
+            raise OriginalNotKeptError(_MISSING)
         link = await bucket.link(
             original.object_key, media_type=original.media_type, disposition=disposition(original)
         )
@@ -237,10 +243,7 @@ async def content_of(
     bucket = application.aws.originals_bucket
     if original.object_key is not None and bucket is not None:
         if (found := await bucket.read(original.object_key, part)) is None:
-            raise OriginalNotKeptError(
-                "The original of this document is missing in its bucket. Delete the document and ingest its "
-                "file again."
-            )
+            raise OriginalNotKeptError(_MISSING)
         return found
     content = await tenant.originals.content(original, part)
     if content is None:  # replaced or deleted meanwhile, or its bucket is no longer configured
