@@ -6,7 +6,18 @@ from dataclasses import is_dataclass
 from functools import cache
 from typing import Any, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AfterValidator, TypeAdapter, ValidationError
+
+
+def written_as(pattern: str, what: str) -> AfterValidator:
+    """Return the check of a text field that it has this form, which the error calls ``what``."""
+
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(f"It should be {what}")
+        return value
+
+    return AfterValidator(check)
 
 
 def field_problems(settings: Any, path: str = "") -> Iterator[str]:
@@ -19,7 +30,8 @@ def field_problems(settings: Any, path: str = "") -> Iterator[str]:
             adapter.validate_python(dict(value) if isinstance(value, Mapping) else value, strict=True)
         except ValidationError as exc:
             error = exc.errors()[0]
-            field = ".".join(map(str, (f"{path}{name}", *error["loc"])))
+            within = (str(part) for part in error["loc"] if part != "[key]")
+            field = ".".join((f"{path}{name}", *within))
             must = re.sub("^.* should", "must", error["msg"]).replace("greater than or equal to", "at least")
             yield f"{field} {must.replace('less than or equal to', 'at most')}, not {error['input']!r}."
 

@@ -6,6 +6,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
+from infra.setting_checks import written_as
+
 Egress: TypeAlias = Literal["nat", "dual_stack", "none"]
 """Egress of the functions, to vendors and AWS services.
 
@@ -28,11 +30,13 @@ LogDays: TypeAlias = Literal[1, 7, 14, 30, 90, 365]
 """Retention of logs; CloudWatch offers certain numbers of days only."""
 
 _ZONES = 2
-_HOST = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]")
-_VAULT_ARN = re.compile(r"arn:aws[a-z-]*:backup:[a-z0-9-]+:\d{12}:backup-vault:[A-Za-z0-9_-]{2,50}")
-_CERTIFICATE_ARN = re.compile(r"arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[0-9a-f-]+")
-
-_POOL_ARN = re.compile(r"arn:aws[a-z-]*:cognito-idp:([a-z0-9-]+):\d{12}:userpool/([a-z0-9-]+_[A-Za-z0-9]+)")
+_HOST = r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]"
+_Host: TypeAlias = Annotated[str, written_as(_HOST, "a lower-case domain name")]
+_CERTIFICATE_ARN = r"arn:aws[a-z-]*:acm:{region}:\d{{12}}:certificate/[0-9a-f-]+"
+_HttpsUrl: TypeAlias = Annotated[str, written_as(r"https://[^/\s].*", "a URL that begins with https://")]
+_NotEmpty: TypeAlias = Annotated[str, Field(min_length=1)]
+_VAULT_ARN = r"arn:aws[a-z-]*:backup:[a-z0-9-]+:\d{12}:backup-vault:[A-Za-z0-9_-]{2,50}"
+_POOL_ARN = r"arn:aws[a-z-]*:cognito-idp:([a-z0-9-]+):\d{12}:userpool/([a-z0-9-]+_[A-Za-z0-9]+)"
 
 MESSAGE_DAYS = 14
 """Longest retention of SQS."""
@@ -210,13 +214,9 @@ class ServiceObjective:
 
 @dataclass(frozen=True, slots=True)
 class BackupSettings:
-    """Daily backups of the database by AWS Backup, besides RDS's own of ``DatabaseSettings.backup_days``.
+    """Daily backups of the database by AWS Backup, besides RDS's own of ``DatabaseSettings.backup_days``."""
 
-    Raises:
-        SettingsError: The ARN is malformed.
-    """
-
-    copy_vault_arn: str | None = None
+    copy_vault_arn: Annotated[str, written_as(_VAULT_ARN, "the ARN of a backup vault")] | None = None
     """Existing vault of the same account in another region; each backup is copied to it. None: no copies."""
     keep_days: Annotated[int, Field(ge=1, le=36_500)] = 35
     copy_keep_days: Annotated[int, Field(ge=1, le=36_500)] = 35
@@ -225,53 +225,34 @@ class BackupSettings:
     restore_test: bool = False
     """Restore the newest backup into a temporary database on the first of each month, and check it."""
 
-    def __post_init__(self) -> None:
-        if self.copy_vault_arn is not None and not _VAULT_ARN.fullmatch(self.copy_vault_arn):
-            raise SettingsError(
-                f"backup.copy_vault_arn must be the ARN of a backup vault, not {self.copy_vault_arn!r}."
-            )
-
 
 @dataclass(frozen=True, slots=True)
 class DomainSettings:
-    """Custom domain of the REST API, with DNS entries in a public hosted zone of Route 53 in the account.
+    """Custom domain of the REST API, with DNS entries in a public hosted zone of Route 53 in the account."""
 
-    Raises:
-        SettingsError: A value is malformed, or the zone does not contain the name.
-    """
-
-    name: str
+    name: _Host
     """"rag.example.com", lower case; the stack creates its A and AAAA records."""
-    hosted_zone_id: str
-    zone_name: str
+    hosted_zone_id: Annotated[str, written_as("Z[A-Z0-9]{1,31}", "an id such as Z0123456789ABC")]
+    zone_name: _Host
     """"example.com"."""
-    certificate_arn: str | None = None
+    certificate_arn: (
+        Annotated[str, written_as(_CERTIFICATE_ARN.format(region="[a-z0-9-]+"), "the ARN of a certificate")]
+        | None
+    ) = None
     """Certificate of AWS Certificate Manager in the stack's region; None: one is created and validated by
     DNS."""
-
-    def __post_init__(self) -> None:
-        for name in ("name", "zone_name"):
-            if not _HOST.fullmatch(value := getattr(self, name)):
-                raise SettingsError(f"domain.{name} must be a lower-case domain name, not {value!r}.")
-        if self.name != self.zone_name and not self.name.endswith(f".{self.zone_name}"):
-            raise SettingsError(f"domain.name must be in the zone {self.zone_name!r}, not {self.name!r}.")
-        if not re.fullmatch(r"Z[A-Z0-9]{1,31}", self.hosted_zone_id):
-            raise SettingsError(
-                f"domain.hosted_zone_id must be an id such as Z0123456789ABC, not {self.hosted_zone_id!r}."
-            )
-        if self.certificate_arn is not None and not _CERTIFICATE_ARN.fullmatch(self.certificate_arn):
-            raise SettingsError(
-                f"domain.certificate_arn must be the ARN of a certificate, not {self.certificate_arn!r}."
-            )
 
 
 @dataclass(frozen=True, slots=True)
 class CustomDomain:
     """A custom domain name of CloudFront; its DNS entry is not part of the stack."""
 
-    name: str
-    certificate_arn: str
-    """Certificate of AWS Certificate Manager in us-east-1."""
+    name: _Host
+    certificate_arn: Annotated[
+        str,
+        written_as(_CERTIFICATE_ARN.format(region="us-east-1"), "the ARN of a certificate in us-east-1"),
+    ]
+    """Certificate of AWS Certificate Manager in us-east-1, the only region for CloudFront."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,29 +261,20 @@ class UserPool:
 
     API Gateway rejects requests without a valid token, and the query function verifies the token again: the
     tenant and the scopes are those of its claims.
-
-    Raises:
-        SettingsError: The ARN is malformed, or there is no client.
     """
 
-    arn: str
-    client_id: str
+    arn: Annotated[str, written_as(_POOL_ARN, "the ARN of a user pool")]
+    client_id: Annotated[str, written_as("[A-Za-z0-9_+]{1,128}", "an id of a client")]
     """App client; the tokens' ``aud``."""
     tenant_claim: str = "custom:tenant"
     """Users and app clients must not be able to write this attribute: docs/operate/front-doors.md."""
     scope_claim: str = "cognito:groups"
     """Groups named read, write or admin are scopes."""
 
-    def __post_init__(self) -> None:
-        if not _POOL_ARN.fullmatch(self.arn):
-            raise SettingsError(f"user_pool.arn must be the ARN of a user pool, not {self.arn!r}.")
-        if not re.fullmatch(r"[A-Za-z0-9_+]{1,128}", self.client_id):
-            raise SettingsError(f"user_pool.client_id must be an id of a client, not {self.client_id!r}.")
-
     @property
     def environment(self) -> dict[str, str]:
         """Settings with which the query function verifies the pool's tokens."""
-        region, pool = _POOL_ARN.findall(self.arn)[0]
+        region, pool = re.findall(_POOL_ARN, self.arn)[0]
         domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
         issuer = f"https://cognito-idp.{region}.{domain}/{pool}"
         return {
@@ -320,30 +292,19 @@ class TokenIssuer:
 
     A REST API has no authorizer for them: requests pass to the query function, which verifies each token and
     takes the tenant and the scopes from its claims. Its own keys (``vf_...``) are accepted as well.
-
-    Raises:
-        SettingsError: An address is not https, or a value is empty.
     """
 
-    issuer: str
+    issuer: _HttpsUrl
     """The tokens' ``iss``, spelled as in them: with or without a slash at the end."""
-    audience: str
+    audience: _NotEmpty
     """The tokens' ``aud`` for this service."""
-    jwks_url: str
+    jwks_url: _HttpsUrl
     """``jwks_uri`` of ``<issuer>/.well-known/openid-configuration``."""
-    tenant_claim: str = "tenant"
+    tenant_claim: _NotEmpty = "tenant"
     """Users must not be able to choose its value."""
-    scope_claim: str = "scope"
+    scope_claim: _NotEmpty = "scope"
     scope_prefix: str = ""
     """Prefix of read, write and admin in the claim, such as "vectorforge:"."""
-
-    def __post_init__(self) -> None:
-        for name in ("issuer", "jwks_url"):
-            if not re.match(r"https://[^/\s]", value := getattr(self, name)):
-                raise SettingsError(f"token_issuer.{name} must begin with https://, not {value!r}.")
-        for name in ("audience", "tenant_claim", "scope_claim"):
-            if not getattr(self, name):
-                raise SettingsError(f"token_issuer.{name} must not be empty.")
 
     @property
     def environment(self) -> dict[str, str]:

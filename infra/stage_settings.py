@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from infra.connection_budget import connection_problem
-from infra.setting_checks import field_problems
+from infra.setting_checks import field_problems, written_as
 from infra.setting_types import (
     MESSAGE_DAYS,
     AtLeastOne,
@@ -49,8 +49,8 @@ _BEFORE_WINDOW_MIN, _DAY_MIN = 120, 24 * 60
 _TENANT = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ORIGIN = re.compile(r"https?://(\*(\.[a-z0-9-]+){2,}|[a-z0-9-]+(\.[a-z0-9-]+)*)(:[1-9]\d{0,4})?")
 _AUTHORIZER = FunctionSettings(memory_mb=256, timeout_s=5)
-_POLICY_ARN = re.compile(r"arn:aws[a-z-]*:iam::(\d{12}|aws):policy/[\w+=,.@/-]+")
-_KEY_ARN = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/(mrk-)?[0-9a-f-]{32,36}")
+_POLICY_ARN = r"arn:aws[a-z-]*:iam::(\d{12}|aws):policy/[\w+=,.@/-]+"
+_KEY_ARN = r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/(mrk-)?[0-9a-f-]{32,36}"
 _IAM_ARN = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+")
 
 
@@ -104,9 +104,11 @@ class StageSettings:
     """Create API Gateway's role for logs, one for all APIs of account and region; API Gateway refuses a stage
     with logs without it. False: the account has one.
     """
-    permissions_boundary_arn: str | None = None
+    permissions_boundary_arn: (
+        Annotated[str, written_as(_POLICY_ARN, "the ARN of a managed policy")] | None
+    ) = None
     """Managed policy that limits every role of the stacks, and must allow what they need; None: no limit."""
-    kms_key_arn: str | None = None
+    kms_key_arn: Annotated[str, written_as(_KEY_ARN, "the ARN of a key, not of an alias")] | None = None
     """Existing customer managed key of database, queues, buckets, secrets, logs and the alarms' topic; None:
     the keys of AWS. Its policy must admit their services: docs/operate/deploy.md#customer-managed-key."""
     backup: BackupSettings | None = None
@@ -151,6 +153,7 @@ class StageSettings:
         checks = (
             field_problems,
             _resource_problems,
+            _environment_problems,
             _thrift_problems,
             _network_problems,
             _backup_problems,
@@ -198,8 +201,13 @@ def _resource_problems(stage: StageSettings) -> Iterator[str]:
     if stage.database.max_storage_gib < stage.database.storage_gib:
         yield "database.max_storage_gib must be at least storage_gib."
     yield from _aurora_problems(stage.database)
+
+
+def _environment_problems(stage: StageSettings) -> Iterator[str]:
     for name in stage.environment:
-        if not name.startswith("VECTORFORGE_") or name.endswith(("_KEY", "_TOKEN", "_DATABASE_URL")):
+        if not re.fullmatch("VECTORFORGE_[A-Z0-9_]+", name):
+            yield f"environment must only have settings VECTORFORGE_..., in upper case, not {name!r}."
+        elif name.endswith(("_KEY", "_TOKEN", "_DATABASE_URL")):
             yield f"environment must not set {name}: keys belong in the secret."
 
 
@@ -215,11 +223,6 @@ def _network_problems(stage: StageSettings) -> Iterator[str]:
         yield 'nat_gateways must be at least 1 with egress "nat", else 0.'
     if len(stage.network.zones) not in (0, 2):
         yield "network.zones must have two availability zones, or none."
-    boundary = stage.permissions_boundary_arn
-    if boundary is not None and not _POLICY_ARN.fullmatch(boundary):
-        yield f"permissions_boundary_arn must be the ARN of a managed policy, not {boundary!r}."
-    if stage.kms_key_arn is not None and not _KEY_ARN.fullmatch(stage.kms_key_arn):
-        yield f"kms_key_arn must be the ARN of a key, not of an alias: {stage.kms_key_arn!r}."
 
 
 def _backup_problems(stage: StageSettings) -> Iterator[str]:
@@ -284,6 +287,8 @@ def _front_door_problems(stage: StageSettings) -> Iterator[str]:
     if stage.domain is not None:
         if stage.front_door == "function_url":
             yield "domain needs the REST API, which this front_door leaves out: use cloudfront_domain."
+        if not f".{stage.domain.name}".endswith(f".{stage.domain.zone_name}"):
+            yield f"domain.name must be in the zone {stage.domain.zone_name!r}, not {stage.domain.name!r}."
         if stage.cloudfront_domain is not None and stage.cloudfront_domain.name == stage.domain.name:
             yield "domain and cloudfront_domain must have different names."
     if stage.front_door == "rest_api":

@@ -9,10 +9,19 @@ from typing import Any
 import pytest
 
 from infra.connection_budget import RESERVED, most_connections
-from infra.setting_types import CustomDomain, MonitoringSettings, NetworkSettings, SettingsError
+from infra.setting_types import (
+    CodeSettings,
+    CustomDomain,
+    DomainSettings,
+    MonitoringSettings,
+    NetworkSettings,
+    SettingsError,
+)
 from infra.settings import DEV, LEAN, PROD, STAGES, choose, network_for
 from infra.vendor_addresses import IPV6_SOURCES, vendor_hosts, without_known_ipv6
 
+CERTIFICATE = "arn:aws:acm:us-east-1:123456789012:certificate/11111111-2222"
+WRONG: Any = 5
 ROLE = "arn:aws:iam::123456789012:role/acme-reader"
 
 
@@ -36,7 +45,8 @@ def test_stage_is_chosen_by_name_with_other_architecture() -> None:
         ({"start": "provisioned"}, "provisioned_concurrency"),
         ({"provisioned_concurrency": 2}, "provisioned_concurrency"),
         ({"environment": {"VECTORFORGE_OPENAI_API_KEY": "sk-1"}}, "VECTORFORGE_OPENAI_API_KEY"),
-        ({"environment": {"PATH": "/bin"}}, "PATH"),
+        ({"environment": {"PATH": "/bin"}}, r"environment must only have settings VECTORFORGE_.*'PATH'\."),
+        ({"environment": {"VECTORFORGE_TOP-K": "5"}}, "in upper case, not 'VECTORFORGE_TOP-K'"),
         ({"tenants": ("acme corp",)}, "acme corp"),
         ({"tenants": ("acme", "beta", "acme")}, "differ in more"),
         ({"tenants": ("acme-1", "acme1")}, "differ in more"),
@@ -47,7 +57,7 @@ def test_stage_is_chosen_by_name_with_other_architecture() -> None:
         ({"front_door": "both", "iam_tenants": {"arn:aws:iam::123456789012:root": "acme"}}, "must be ARNs"),
         ({"front_door": "both", "iam_tenants": {f"{ROLE}-{n}": "a" for n in range(60)}}, "most 2000.*4 KB"),
         ({"front_door": "function_url"}, "web_acl"),
-        ({"cloudfront_domain": CustomDomain("ask.example.org", "arn:...")}, "cloudfront_domain"),
+        ({"cloudfront_domain": CustomDomain("ask.example.org", CERTIFICATE)}, "cloudfront_domain"),
         ({"uploads_kept_days": 14}, "uploads_kept_days"),
         ({"upload_origins": ("https://docs.example.com", "http://docs.example.com")}, "upload_origins"),
         ({"upload_origins": ("*",)}, "upload_origins"),
@@ -82,6 +92,23 @@ def test_contradictory_settings_are_rejected(change: dict[str, Any], message: st
             {"environment": {"VECTORFORGE_TOP_K": 5}},
             ": environment.VECTORFORGE_TOP_K must be a valid str",
         ),
+        (None, {"environment": {5: "5"}}, r": environment\.5 must be a valid str.*, not 5\."),
+        (
+            None,
+            {"code": CodeSettings(architecture=WRONG)},
+            r": code\.architecture must be 'arm64' or 'x86_64'",
+        ),
+        (
+            None,
+            {"cloudfront_domain": CustomDomain("ask.example.org", "arn:aws:acm:eu-west-1:1:certificate/1")},
+            r": cloudfront_domain\.certificate_arn must be the ARN of a certificate in us-east-1, not 'arn:",
+        ),
+        (
+            None,
+            {"cloudfront_domain": CustomDomain("https://ask.example.org", CERTIFICATE)},
+            r": cloudfront_domain\.name must be a lower-case domain name",
+        ),
+        (None, {"domain": DomainSettings(WRONG, "Z1", "x.org")}, r": domain\.name must be a valid string"),
         (None, {"alarm_email": ""}, ": alarm_email must match pattern"),
         (None, {"authorizer": False}, ": authorizer must be"),
         (

@@ -164,14 +164,14 @@ def test_certificate_is_created_in_zone_unless_given(
 )
 def test_malformed_domain_is_rejected(change: dict[str, str], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
-        dataclasses.replace(DOMAIN, **change)
+        dataclasses.replace(DEV, domain=dataclasses.replace(DOMAIN, **change))
 
 
 def test_domain_without_rest_api_is_rejected() -> None:
     query = dataclasses.replace(DEV.query, max_concurrency=50)
     with pytest.raises(SettingsError, match="domain needs the REST API"):
         dataclasses.replace(DEV, front_door="function_url", query=query, domain=DOMAIN)
-    same = CustomDomain(DOMAIN.name, CERTIFICATE)
+    same = CustomDomain(DOMAIN.name, CERTIFICATE.replace("eu-central-1", "us-east-1"))
     with pytest.raises(SettingsError, match="different names"):
         dataclasses.replace(DEV, front_door="both", query=query, domain=DOMAIN, cloudfront_domain=same)
 

@@ -169,11 +169,11 @@ def test_contradicting_settings_are_rejected(changes: dict[str, object], message
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"issuer": "http://idp.example"}, "issuer must begin with https://"),
-        ({"jwks_url": "idp.example/keys"}, "jwks_url must begin with https://"),
-        ({"audience": ""}, "audience must not be empty"),
+        ({"issuer": "http://idp.example"}, "issuer must be a URL that begins with https://"),
+        ({"jwks_url": "idp.example/keys"}, "jwks_url must be a URL that begins with https://"),
+        ({"audience": ""}, "audience must have at least 1 character"),
     ],
 )
 def test_malformed_issuer_is_rejected(change: dict[str, str], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
-        dataclasses.replace(IDP, **change)
+        changed(token_issuer=dataclasses.replace(IDP, **change))

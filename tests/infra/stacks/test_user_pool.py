@@ -122,4 +122,4 @@ def test_contradicting_settings_are_rejected(changes: dict[str, object], message
 )
 def test_malformed_pool_is_rejected(change: dict[str, str], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
-        dataclasses.replace(POOL, **change)
+        changed(user_pool=dataclasses.replace(POOL, **change))
