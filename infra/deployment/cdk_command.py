@@ -101,7 +101,9 @@ def chosen_cdk(options: argparse.Namespace) -> Cdk:
     return Cdk(options.cdk.absolute(), options.stage, options.region, options.assembly.absolute())
 
 
-def guarded(work: Callable[[], None]) -> int:
+def guarded(
+    work: Callable[[], None], at_interrupt: str = "CloudFormation goes on with what it has begun."
+) -> int:
     """Run the work and return its exit code; an error is printed as one line on stderr."""
     try:
         work()
@@ -109,6 +111,6 @@ def guarded(work: Callable[[], None]) -> int:
         sys.stderr.write(f"error: {exc}\n")
         return exc.exit_code
     except KeyboardInterrupt:
-        sys.stderr.write("error: Interrupted. CloudFormation goes on with what it has begun.\n")
+        sys.stderr.write(f"error: Interrupted. {at_interrupt}".rstrip() + "\n")
         return 130
     return 0

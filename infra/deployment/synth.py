@@ -80,7 +80,7 @@ def synthesize(cdk: Cdk) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Synthesize; return 0, 1 on failure, 2 if the command line is wrong."""
     options = argument_parser("infra.deployment.synth", __doc__.partition("\n")[0]).parse_args(arguments)
-    return guarded(lambda: synthesize(chosen_cdk(options)))
+    return guarded(lambda: synthesize(chosen_cdk(options)), at_interrupt="")
 
 
 if __name__ == "__main__":

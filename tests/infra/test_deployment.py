@@ -2,11 +2,14 @@
 
 import itertools
 import json
+import signal
+import subprocess
+import sys
 
 import boto3
 import pytest
 
-from tests.infra.deployment_commands import KEY, Commands
+from tests.infra.deployment_commands import KEY, ROOT, Commands
 from tests.support.aws.fake_aws import REGION
 from tests.support.aws.scripted_aws import EVERY
 
@@ -32,6 +35,17 @@ class TestSynth:
     def test_missing_cdk_error_names_install_command(self, commands: Commands) -> None:
         (commands.folder / "cdk").unlink()
         assert "npm ci --prefix infra" in commands.run("synth", code=2).stderr
+
+    def test_interrupt_is_reported_in_one_line(self, commands: Commands) -> None:
+        (commands.folder / "cdk").write_text("#!/bin/sh\nkill -INT $PPID\nexec sleep 60\n")
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+        assert commands.run("synth", code=130).stderr == "error: Interrupted.\n"
+
+    def test_interrupt_of_the_app_prints_nothing(self) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        program = "import infra.app, os, signal; os.kill(os.getpid(), signal.SIGINT)"
+        done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (-signal.SIGINT, "")  # 130 in a shell
 
     def test_unknown_stage_is_rejected(self, commands: Commands) -> None:
         assert "invalid choice" in commands.run("synth", "--stage", "typo", code=2).stderr
