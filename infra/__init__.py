@@ -1,11 +1,11 @@
-
+"""The CDK application."""
 
 import sys
 from types import TracebackType
 
 
 def _end_quietly(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print no traceback of Ctrl-C, also during imports; Python then ends by SIGINT, which shells show as 130."""
+    """Print no traceback of Ctrl-C, also during imports; Python then ends by SIGINT: 130 in a shell."""
     if not issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
 

@@ -1,6 +1,7 @@
 """The pinned CDK command line."""
 
 import argparse
+import difflib
 import os
 import subprocess
 import sys
@@ -10,9 +11,13 @@ from pathlib import Path
 
 from infra.bundling.bundle import ROOT
 from infra.settings import STAGES
+from infra.stage_settings import StageSettings
 
 PINNED = ROOT / "infra" / "node_modules" / ".bin" / "cdk"
 ASSEMBLY = ROOT / "cdk.out"
+
+_PRINT_SETTINGS = "from vectorforge.config import known_variables; print(*sorted(known_variables()))"
+"""The library's settings, in a process of their own: the CDK app does without the library."""
 
 
 class DeploymentError(Exception):
@@ -80,10 +85,32 @@ class Cdk:
         Raises:
             DeploymentError: As ``run``.
         """
+        check_names(STAGES[self.stage])
         context = ["--context", f"stage={self.stage}"]
         if self.all_at_once:
             context += ["--context", "canary=off"]
         self.run("synth", "--quiet", "--no-notices", "--no-lookups", *context, "--output", str(self.assembly))
+
+
+def check_names(stage: StageSettings) -> None:
+    """Check that a stage's environment has settings only: functions ignore other names.
+
+    Raises:
+        DeploymentError: It has another name.
+    """
+    if not stage.environment:
+        return
+    command = [sys.executable, "-c", _PRINT_SETTINGS]
+    printed = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout  # noqa: S603 - our own words
+    known = printed.split()
+    for name in stage.environment.keys() - set(known):
+        near = "".join(
+            f" Did you mean {other}?" for other in difflib.get_close_matches(name, known, n=1, cutoff=0.85)
+        )
+        raise DeploymentError(
+            f"infra/settings.py, stage {stage.stage!r}: environment.{name} is not a setting.{near}",
+            exit_code=2,
+        )
 
 
 def argument_parser(program: str, description: str) -> argparse.ArgumentParser:

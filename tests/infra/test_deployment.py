@@ -1,5 +1,6 @@
 """``make synth`` and ``make deploy``, with a stand-in for the CDK and an account over HTTP."""
 
+import dataclasses
 import itertools
 import json
 import signal
@@ -9,6 +10,9 @@ import sys
 import boto3
 import pytest
 
+from infra.deployment.cdk_command import DeploymentError, check_names
+from infra.settings import DEV
+from infra.stage_settings import StageSettings
 from tests.infra.deployment_commands import KEY, ROOT, Commands
 from tests.support.aws.fake_aws import REGION
 from tests.support.aws.scripted_aws import EVERY
@@ -46,6 +50,14 @@ class TestSynth:
         program = "import infra.app, os, signal; os.kill(os.getpid(), signal.SIGINT)"
         done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (-signal.SIGINT, "")  # 130 in a shell
+
+    def test_unknown_setting_is_reported_with_the_nearest(self) -> None:
+        def of(name: str) -> StageSettings:
+            return dataclasses.replace(DEV, environment={name: "5"})
+
+        with pytest.raises(DeploymentError, match=r"TOPK is not .*\. Did you mean VECTORFORGE_MAX_TOP_K\?"):
+            check_names(of("VECTORFORGE_MAX_TOPK"))
+        check_names(of("VECTORFORGE_MAX_TOP_K"))
 
     def test_unknown_stage_is_rejected(self, commands: Commands) -> None:
         assert "invalid choice" in commands.run("synth", "--stage", "typo", code=2).stderr
