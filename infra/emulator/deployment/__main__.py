@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,9 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Deploy or destroy.
 
     Returns:
-        0; or 1 on failure, with the reason on stderr; 130 after Ctrl-C.
+        0; or 1 on failure, with the reason on stderr; 130 after Ctrl-C or SIGTERM.
     """
     chosen = _parser().parse_args(arguments)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         config = VectorForgeConfig.from_environment()
         folder = data_folder(config, chosen.data_dir) / "deployment"

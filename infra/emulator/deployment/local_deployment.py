@@ -88,27 +88,36 @@ class LocalDeployment:
         make_folder(self.folder, account_for(self.folder / "postgres"))
         self.logs.mkdir(exist_ok=True)
         with self._lock(), ThreadPoolExecutor(1) as background:
-            cdk = Cdk(ROOT, self.folder, self.logs / "cdk.log", stage)
-            self.note("Synthesizing the production templates and bundling the functions ...")
-            synthesizing = background.submit(cdk.synthesize)
-            ports = self._ports(port)
-            roots = self._start_database(ports["database"])
-            self._start_embeddings(ports["embeddings"])
-            account = EmulatedAccount(f"http://127.0.0.1:{ports['aws']}")
-            is_new = self._start_emulator(ports["aws"], cache, roots)
-            synthesizing.result()
             try:
-                self._deploy_stacks(cdk, account, ports)
-            except ConfigurationError as exc:
-                if is_new:
-                    raise
-                self.note(f"{exc.message}\nLocalStack cannot apply every update; recreating the stacks ...")
-                self._start_emulator(ports["aws"], cache, roots)
-                self._deploy_stacks(cdk, account, ports)
-            deployed = account.look(stage)
-            account.store_keys(deployed.provider_secret_id, provider_keys(config))
-            self.note("Waiting for an answer ...")
-            self._wait_for_answer(deployed)
+                return self._deploy(config, background, stage=stage, port=port, cache=cache)
+            except KeyboardInterrupt:
+                self._end_orphans()  # a signal to this process alone does not reach them
+                raise
+
+    def _deploy(
+        self, config: VectorForgeConfig, background: ThreadPoolExecutor, *, stage: str, port: int, cache: Path
+    ) -> Deployed:
+        cdk = Cdk(ROOT, self.folder, self.logs / "cdk.log", stage)
+        self.note("Synthesizing the production templates and bundling the functions ...")
+        synthesizing = background.submit(cdk.synthesize)
+        ports = self._ports(port)
+        roots = self._start_database(ports["database"])
+        self._start_embeddings(ports["embeddings"])
+        account = EmulatedAccount(f"http://127.0.0.1:{ports['aws']}")
+        is_new = self._start_emulator(ports["aws"], cache, roots)
+        synthesizing.result()
+        try:
+            self._deploy_stacks(cdk, account, ports)
+        except ConfigurationError as exc:
+            if is_new:
+                raise
+            self.note(f"{exc.message}\nLocalStack cannot apply every update; recreating the stacks ...")
+            self._start_emulator(ports["aws"], cache, roots)
+            self._deploy_stacks(cdk, account, ports)
+        deployed = account.look(stage)
+        account.store_keys(deployed.provider_secret_id, provider_keys(config))
+        self.note("Waiting for an answer ...")
+        self._wait_for_answer(deployed)
         return deployed
 
     def destroy(self, *, delete_data: bool = False) -> bool:
