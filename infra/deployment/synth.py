@@ -26,7 +26,7 @@ class CodeAsset:
 
     def __str__(self) -> str:
         budget = BUNDLE_BUDGETS[self.function]
-        line = f"{self.function:<12} {self.size_bytes / 1e6:6.1f} MB of {budget / 1e6:.0f} MB"
+        line = f"{self.function:<12} {self.size_bytes / 1e6:6.1f} MB of {budget / 1e6:g} MB"
         return line if self.compiled else f"{line}, no bytecode: cold starts compile"
 
 

@@ -163,7 +163,7 @@ class SampleProgress:
                         await self._changed.wait()
                 except TimeoutError:
                     note(
-                        f"Only {self._done} of the {count} files of the sample were ingested, and none in the "
+                        f"Only {self._done} of the {count} files of the sample were ingested, none in the "
                         f"last {self._patience_s:g} s. The others are retried while this runs; see {log}, or "
                         "start without the sample: --no-sample."
                     )

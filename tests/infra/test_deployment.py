@@ -11,6 +11,7 @@ import boto3
 import pytest
 
 from infra.deployment.cdk_command import DeploymentError, check_names
+from infra.deployment.synth import CodeAsset
 from infra.settings import DEV
 from infra.stage_settings import StageSettings
 from tests.infra.deployment_commands import KEY, ROOT, Commands
@@ -26,6 +27,9 @@ class TestSynth:
         [call] = commands.calls
         assert "stage=prod" in call
         assert "--no-lookups" in call
+
+    def test_budget_below_one_megabyte_is_not_rounded_to_none(self) -> None:
+        assert "0.0 MB of 0.05 MB" in str(CodeAsset("authorizer", 2_000, compiled=True))
 
     def test_compiled_code_is_reported_without_warning(self, commands: Commands) -> None:
         (commands.folder / "stage=dev" / "asset.c0de" / "handler.cpython-314.pyc").write_bytes(b"")
