@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from infra.emulator.announcement import announcement, note
-from infra.emulator.deployment.emulated_account import Deployed
+from infra.emulator.deployment.emulated_account import Deployed, check_has_keys
 from infra.emulator.deployment.local_deployment import LocalDeployment
+from infra.settings import STAGES
 from vectorforge.config import VectorForgeConfig
 from vectorforge.errors import VectorForgeError
 from vectorforge.local.laptop import data_folder
@@ -54,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         deployment = LocalDeployment(folder, note)
         if chosen.command == "destroy":
             return _destroy(deployment, delete_data=chosen.delete_data)
+        check_has_keys(STAGES[chosen.stage])
         deployed = deployment.deploy(config, stage=chosen.stage, port=chosen.port, cache=_cache())
     except KeyboardInterrupt:
         note("Interrupted: repeat the command, or run make destroy-local.")
@@ -64,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as exc:
         note(f"{exc.strerror}: {exc.filename}")
         return 1
-    described = _as_json(deployed, deployment) if chosen.json else _announcement(deployed, deployment)
+    described = _as_json(deployed, deployment) if chosen.json else announcement_of(deployed, deployment)
     sys.stdout.write(described)
     return 0
 
@@ -86,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     deploy = commands.add_parser("deploy", help="start, deploy, and print the addresses")
-    deploy.add_argument("--stage", default="dev", help="stage of infra/settings.py (%(default)s)")
+    deploy.add_argument("--stage", default="dev", choices=list(STAGES), help="default: %(default)s")
     deploy.add_argument(
         "--port",
         type=int,
@@ -109,11 +111,13 @@ def _as_json(deployed: Deployed, deployment: LocalDeployment) -> str:
     return f"{json.dumps({**dataclasses.asdict(deployed), 'folder': str(deployment.folder)})}\n"
 
 
-def _announcement(deployed: Deployed, deployment: LocalDeployment) -> str:
-    tenant, key = next(iter(deployed.api_keys.items()))
+def announcement_of(deployed: Deployed, deployment: LocalDeployment) -> str:
+    """Return the addresses and keys of a deployment, and commands to try it."""
+    (tenant, key), *others = deployed.api_keys.items()
     uploads = f"{deployed.endpoint_url}/{deployed.uploads_bucket}/{tenant}/COLLECTION/FILE"
     rows = {
         "API": f"{deployed.url}  (x-api-key: {key}; tenant {tenant})",
+        **({"Further keys": ", ".join(f"{name}: {other}" for name, other in others)} if others else {}),
         "AWS services": f"{deployed.endpoint_url}  (AWS_ENDPOINT_URL; any credentials)",
         "Uploads": f"{uploads}  (PUT)",
         "Query log": deployed.query_log_queue_url,

@@ -9,6 +9,7 @@ from pydantic import SecretStr
 
 from infra.emulator.aws_emulator import ACCOUNT_ID, REGION
 from infra.emulator.deployment.database import OWNER
+from infra.stage_settings import StageSettings
 from vectorforge.errors import ConfigurationError
 
 _QUALIFIER = "hnb659fds"
@@ -37,6 +38,19 @@ def gateway_keys(client: Callable[[str], Any], key_ids: Mapping[str, str]) -> di
         tenant: gateway.get_api_key(apiKey=key_id, includeValue=True)["value"]
         for tenant, key_id in key_ids.items()
     }
+
+
+def check_has_keys(stage: StageSettings) -> None:
+    """Check that a stage's callers have keys of API Gateway: no emulator has CloudFront or checks tokens.
+
+    Raises:
+        ConfigurationError: They have none.
+    """
+    if not stage.has_gateway_keys:
+        raise ConfigurationError(
+            f"The stage {stage.stage!r} has no API keys. Deploy one here with the REST API, and without "
+            "user_pool and token_issuer."
+        )
 
 
 @dataclass(frozen=True, slots=True)
