@@ -137,11 +137,7 @@ async def running_system(
 
 
 class SampleProgress:
-    """Counter of processed messages.
-
-    Args:
-        patience_s: Longest wait for the next batch.
-    """
+    """Counter of processed messages; the next batch is waited for at most ``patience_s``."""
 
     def __init__(self, patience_s: float = 120.0) -> None:
         self._done = 0

@@ -1,4 +1,4 @@
-"""What ``make local-aws`` and ``make deploy-local`` print."""
+"""Output of ``make local-aws`` and ``make deploy-local``."""
 
 import dataclasses
 from pathlib import Path
