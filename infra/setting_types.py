@@ -249,8 +249,7 @@ class CustomDomain:
 
     name: _Host
     certificate_arn: Annotated[
-        str,
-        written_as(_CERTIFICATE_ARN.format(region="us-east-1"), "the ARN of a certificate in us-east-1"),
+        str, written_as(_CERTIFICATE_ARN.format(region="us-east-1"), "the ARN of a certificate in us-east-1")
     ]
     """Certificate of AWS Certificate Manager in us-east-1, the only region for CloudFront."""
 
