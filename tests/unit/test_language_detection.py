@@ -3,7 +3,7 @@
 import pytest
 
 from vectorforge.ingestion.extract import extract
-from vectorforge.ingestion.language import detect_language, with_language
+from vectorforge.ingestion.language import detect_language, language_of, with_language
 from vectorforge.ingestion.rows import RowMapping
 
 TEXTS = {
@@ -13,6 +13,7 @@ TEXTS = {
     "en": "Customers may return the device within fourteen days and receive the full price that they paid.",
     "es": "Los clientes pueden devolver el aparato en un plazo de catorce días y recuperar el precio pagado.",
     "fr": "Les clients peuvent rendre l'appareil dans un délai de quatorze jours et être remboursés.",
+    "he": "לקוחות רשאים להחזיר את המכשיר בתוך ארבעה עשר ימים ולקבל בחזרה את מלוא המחיר ששילמו עבורו בחנות.",
     "hi": "ग्राहक चौदह दिनों के भीतर उपकरण वापस कर सकते हैं और उन्हें पूरी राशि वापस मिल जाएगी। यह नियम है।",
     "ja": "お客様は十四日以内に製品を返品することができ、支払った金額の全額が返金されます。",
     "ko": "고객은 구입한 날부터 십사일 이내에 제품을 반품할 수 있으며 지불한 금액을 전액 환불받습니다.",
@@ -57,6 +58,22 @@ def test_chinese_with_latin_names_is_chinese() -> None:
 def test_given_language_is_not_replaced() -> None:
     assert with_language({"language": "fr"}, TEXTS["de"]) == {"language": "fr"}
     assert with_language({"team": "hr"}, TEXTS["de"]) == {"team": "hr", "language": "de"}
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ("pt-BR", "pt"),
+        ("IW", "he"),
+        ("in_ID", "id"),
+        ("ji", "yi"),
+        ("jw", "jv"),
+        ("mo", "ro"),
+        ("sh-Latn", "sr"),
+    ],
+)
+def test_withdrawn_code_in_metadata_is_read_as_the_current_one(given: str, code: str) -> None:
+    assert language_of({"language": given}) == code
 
 
 def test_row_has_the_language_of_its_text() -> None:

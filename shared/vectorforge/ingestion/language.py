@@ -16,6 +16,8 @@ logger = logging.getLogger(__name__)
 
 LANGUAGE_FIELD: Final = "language"
 """Metadata with a document's language, ISO 639-1 ("de"); ``vectorforge.text_config`` reads it."""
+_CURRENT_CODES: Final = {"in": "id", "iw": "he", "ji": "yi", "jw": "jv", "mo": "ro", "sh": "sr"}
+"""Current codes in place of withdrawn ones, of which CLD3 returns "iw" and metadata may have any."""
 _LEAST_PROBABILITY: Final = 0.9
 _LEAST_LETTERS: Final = 60
 """Letters below which CLD3 is wrong too often: of 30, 1 of 11 texts in 45 languages; of 120, 1 of 27."""
@@ -49,7 +51,7 @@ def with_language(metadata: Mapping[str, Any], text: str) -> Mapping[str, Any]:
 def language_of(metadata: Mapping[str, Any]) -> str | None:
     """Return the language in a document's metadata, ISO 639-1 ("pt" for "pt-BR"); None if there is none."""
     code = re.match(r"[a-z]{2}(?=$|[-_])", str(metadata.get(LANGUAGE_FIELD)).lower())
-    return code and code[0]
+    return code and _CURRENT_CODES.get(code[0], code[0])
 
 
 def detect_language(text: str) -> str | None:
@@ -74,7 +76,8 @@ def detect_language(text: str) -> str | None:
         return None
     found = model.FindLanguage(" ".join(_spread(words)))
     code: str = found.language.partition("-")[0]
-    return code if found.probability >= _LEAST_PROBABILITY and len(code) == 2 else None
+    is_certain = found.probability >= _LEAST_PROBABILITY and len(code) == 2
+    return _CURRENT_CODES.get(code, code) if is_certain else None
 
 
 def _sample(text: str) -> str:
