@@ -190,21 +190,27 @@ class CommandContext:
         *,
         tenant: str | None = None,
         config: VectorForgeConfig | None = None,
+        create: bool = False,
     ) -> T:
-        """Open a session for a tenant, the local one by default, run the work in it, and close everything."""
+        """Open a session for a tenant, the local one by default, run the work in it, and close everything.
+
+        ``create`` an embedded database that is missing: a command that only reads has nothing to read there.
+        """
 
         async def run(setup: LocalSetup) -> T:
             async with open_session(setup, self.terminal, tenant=tenant) as session:
                 return await work(session)
 
         warn_of_ignored_variables(self.terminal)
-        with local_setup(config or VectorForgeConfig.from_environment(), data_dir=self.data_dir) as setup:
+        settings = config or VectorForgeConfig.from_environment()
+        with local_setup(settings, data_dir=self.data_dir, create=create) as setup:
             return asyncio.run(run(setup))
 
     def run_as_migrator(self, work: Callable[[str], Awaitable[T]]) -> T:
         """Run work that receives the connection string of the role that owns the schema."""
         warn_of_ignored_variables(self.terminal)
-        with local_setup(VectorForgeConfig.from_environment(), data_dir=self.data_dir) as setup:
+        config = VectorForgeConfig.from_environment()
+        with local_setup(config, data_dir=self.data_dir, create=False) as setup:
             return asyncio.run(as_migrator(setup.config.database, work))
 
     def show(self, result: T, as_json: Callable[[T], object], as_text: Callable[[Terminal, T], None]) -> None:

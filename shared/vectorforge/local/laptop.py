@@ -21,6 +21,7 @@ from vectorforge.config import VectorForgeConfig
 from vectorforge.db.schema.index_building import build_indexes
 from vectorforge.errors import ConfigurationError, ConflictError, DatabaseUnavailableError, VectorForgeError
 from vectorforge.local.account import account_for, closed_above, make_folder
+from vectorforge.local.cluster import is_new
 
 if TYPE_CHECKING:  # installed with the extra "local" only
     from psycopg import Connection
@@ -79,7 +80,11 @@ def data_folder(config: VectorForgeConfig, data_dir: Path | None = None) -> Path
 
 @contextmanager
 def local_setup(
-    config: VectorForgeConfig, *, data_dir: Path | None = None, supervised: bool = False
+    config: VectorForgeConfig,
+    *,
+    data_dir: Path | None = None,
+    supervised: bool = False,
+    create: bool = True,
 ) -> Iterator[LocalSetup]:
     """Provide settings for the configured database or, without one, for the embedded one, which is started.
 
@@ -89,9 +94,10 @@ def local_setup(
         config: Settings of the environment.
         data_dir: Folder of the embedded server; default: the setting's, then ``default_data_dir()``.
         supervised: Restart the embedded server when it dies, until the block ends.
+        create: Create the embedded database if it is missing.
 
     Raises:
-        ConfigurationError: The data folder cannot be written.
+        ConfigurationError: The data folder cannot be written, or has no database to open.
         DatabaseUnavailableError: The embedded server does not start.
     """
     database = config.database
@@ -103,6 +109,11 @@ def local_setup(
     from vectorforge.local.postgres import EmbeddedPostgres
 
     folder = data_folder(config, data_dir)
+    if not create and is_new(folder / "postgres"):
+        raise ConfigurationError(
+            f"There is no database in {folder}. Check --data-dir (VECTORFORGE_DATA_DIR), or create one with "
+            "`vectorforge up` or `vectorforge ingest PATH`."
+        )
     try:
         make_folder(folder, account_for(folder / "postgres"))
     except OSError as exc:

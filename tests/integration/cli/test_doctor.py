@@ -60,6 +60,29 @@ def test_doctor_without_database_creates_none(vectorforge: CommandLine) -> None:
     assert not nowhere.exists()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "search x",
+        "ask x",
+        "collections list",
+        "documents list",
+        "stats",
+        "index list",
+        "limits show",
+        "keys list",
+    ],
+)
+def test_reading_command_without_database_names_the_folder_and_creates_none(
+    vectorforge: CommandLine, command: str
+) -> None:
+    nowhere = vectorforge.folder / "nowhere"
+    done = vectorforge(*command.split(), "--data-dir", str(nowhere), code=2)
+    assert f"There is no database in {nowhere}. Check --data-dir" in done.stderr
+    assert "`vectorforge up`" in done.stderr
+    assert not nowhere.exists()
+
+
 def test_doctor_lists_providers_and_unknown_variables(vectorforge: CommandLine) -> None:
     done = vectorforge(
         "doctor",
@@ -94,7 +117,7 @@ def test_unknown_variable_is_reported_by_commands(vectorforge: CommandLine) -> N
 
 def test_data_folder_that_is_a_file_is_rejected(vectorforge: CommandLine) -> None:
     (vectorforge.folder / "data.txt").write_text("")
-    done = vectorforge("collections", "list", "--data-dir", "data.txt", code=2)
+    done = vectorforge("collections", "create", "x", "--data-dir", "data.txt", code=2)
     assert "data.txt is not a folder to write to; choose another with --data-dir." in done.stderr
 
 

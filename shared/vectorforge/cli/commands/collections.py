@@ -99,7 +99,8 @@ def create(
             search=SearchSettings(search_mode, dense_weight, language, keeps_words=words),
             vector_index=vector_index,
             contextual=bool(contextual),
-        )
+        ),
+        create=True,
     )
     context.show(
         created,

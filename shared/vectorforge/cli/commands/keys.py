@@ -50,7 +50,9 @@ def create(
     """
     lifetime = None if days is None else timedelta(days=days)
     made = context.run(
-        lambda session: session.services.api_keys.create(name, scope, lifetime=lifetime), tenant=tenant
+        lambda session: session.services.api_keys.create(name, scope, lifetime=lifetime),
+        tenant=tenant,
+        create=True,
     )
     context.show(made, _as_new_body, _print_new)
 

@@ -129,7 +129,7 @@ def _show(context: CommandContext, tenant: str | None, changes: Mapping[str, Any
         ]
         return {"tenant": shown[0], "limits": limits}
 
-    context.show(context.run(work, tenant=tenant), as_json, _print)
+    context.show(context.run(work, tenant=tenant, create=bool(changes)), as_json, _print)
 
 
 def _rows(own: Limits, server: Limits, used: LimitUsage) -> list[_Row]:

@@ -123,7 +123,8 @@ def ingest(
         if paths or glob or ocr is not None or profile is not None or prune:
             message = "--from-postgres cannot be combined with files, --ocr, --profile or --prune."
             raise InvalidInputError(message, field="PATH")
-        _report(context, context.run(_rows_work(context, rows, rows.from_postgres, collection, labels)))
+        rows_work = _rows_work(context, rows, rows.from_postgres, collection, labels)
+        _report(context, context.run(rows_work, create=True))
         return
     files = _find(paths or [], glob, images=bool(ocr))
     folders = [path for path in paths or [] if path.is_dir()]
@@ -151,7 +152,7 @@ def ingest(
                 await prune_missing(session, summary, folders, yes=yes)
             return summary
 
-    _report(context, context.run(work), files.skipped)
+    _report(context, context.run(work, create=True), files.skipped)
 
 
 def _find(paths: Sequence[Path], glob: str | None, *, images: bool) -> FoundFiles:
@@ -224,7 +225,7 @@ def show_estimate(
                 await session.services.ingestion_estimator.add(estimate, target, group)
         return estimate
 
-    estimate = context.run(work)
+    estimate = context.run(work, create=True)
     for skipped in files.skipped:
         context.terminal.note(f"skipped {shown_source(skipped.source)}: {skipped.reason}")
     for failure in estimate.failures:
