@@ -175,6 +175,7 @@ class RetrievedChunks(NearestChunks):
         below_min_score: Number of chunks dropped for their score.
         search_mode: Mode that found the chunks, or None if unknown.
         vectors_error: Error because of which a hybrid search ran without vectors, or None.
+        rerank_error: Reason why the reranker did not order the chunks, or None.
         new_vector: Collection, query and vector to store, if the caller has made the look-up; else None.
     """
 
@@ -186,12 +187,14 @@ class RetrievedChunks(NearestChunks):
         self.below_min_score = len(chunks) - len(passing)
         self.search_mode: SearchMode | None = None
         self.vectors_error: VectorForgeError | None = None
+        self.rerank_error: str | None = None
         self.new_vector: tuple[Collection, str, Vector] | None = None
 
     @property
     def degraded(self) -> list[str]:
-        """Fallbacks used, named as for an answer: "lexical" if vectors were wanted and missing."""
-        return [] if self.vectors_error is None else ["lexical"]
+        """Fallbacks used: "lexical" without the vectors that were wanted, "not_reranked" after an error."""
+        used = {"lexical": self.vectors_error, "not_reranked": self.rerank_error}
+        return [step for step, error in used.items() if error is not None]
 
 
 class BaseRetriever(ABC):

@@ -110,8 +110,8 @@ class HttpReranker:
 class RerankingRetriever(BaseRetriever):
     """Retrieves more chunks than requested and returns those that a reranker scores best.
 
-    If the reranker fails, is too slow or returns invalid scores, the order of the search remains, and a
-    warning is logged.
+    If the reranker fails, is too slow or returns invalid scores, the order of the search remains, and
+    ``RetrievedChunks.rerank_error`` and the log have the reason.
 
     Args:
         retriever: Finds the chunks; ``min_score`` applies to its score.
@@ -149,8 +149,14 @@ class RerankingRetriever(BaseRetriever):
 
     async def rerank(self, request: RetrievalRequest, chunks: RetrievedChunks) -> RetrievedChunks:
         """Rerank the chunks of one or several searches."""
-        best = chunks[: max(request.top_k, self._max_top_k)]
-        chunks[:] = await self._reranked(request.query, best, request.deadline)
+        del chunks[max(request.top_k, self._max_top_k) :]
+        try:
+            chunks[:] = await self._reranked(request.query, chunks, request.deadline)
+        except DeadlineExceededError:
+            raise
+        except (VectorForgeError, TimeoutError, ExceptionGroup) as exc:
+            chunks.rerank_error = _reason(exc)
+            logger.warning("The chunks were not reranked: %s", chunks.rerank_error)
         del chunks[request.candidates or request.top_k :]
         return chunks
 
@@ -165,20 +171,8 @@ class RerankingRetriever(BaseRetriever):
         if len(chunks) < 2:
             return chunks
         texts = [_text_of(chunk) for chunk in chunks]
-        try:
-            timeout_s = self._timeout_s if deadline is None else deadline.clamp(self._timeout_s)
-            scores = await self._reranker.scores(query, texts, timeout_s)
-        except DeadlineExceededError:
-            raise
-        except (VectorForgeError, TimeoutError) as exc:
-            logger.warning("The chunks were not reranked: %s", _reason(exc))
-            return chunks
-        except ExceptionGroup as group:
-            _, others = group.split((VectorForgeError, TimeoutError))
-            if others is not None:
-                raise others from None
-            logger.warning("The chunks were not reranked: %s", _reason(group.exceptions[0]))
-            return chunks
+        timeout_s = self._timeout_s if deadline is None else deadline.clamp(self._timeout_s)
+        scores = await self._reranker.scores(query, texts, timeout_s)
         scored = [replace(chunk, relevance=score) for chunk, score in zip(chunks, scores, strict=True)]
         return sorted(scored, key=lambda chunk: -(chunk.relevance or 0.0))  # stable: equal ones stay
 
@@ -187,7 +181,13 @@ def _text_of(chunk: RetrievedChunk) -> str:
     return f"{chunk.document_title}\n{chunk.chunk.text}" if chunk.document_title else chunk.chunk.text
 
 
-def _reason(exc: BaseException) -> str:
+def _reason(exc: Exception) -> str:
+    """Return the reason of a failure; errors of another kind in a group are raised."""
+    if isinstance(exc, ExceptionGroup):
+        _, others = exc.split((VectorForgeError, TimeoutError))
+        if others is not None:
+            raise others from None
+        exc = exc.exceptions[0]
     return str(exc) if isinstance(exc, RerankError | ConfigurationError) else type(exc).__name__
 
 

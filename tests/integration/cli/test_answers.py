@@ -66,6 +66,19 @@ def test_ask_with_unreachable_model_names_the_command_that_shows_the_reason(hand
     assert "vectorforge providers check" in done.stderr
 
 
+def test_search_with_failing_reranker_warns_and_reports_it(handbook: CommandLine) -> None:
+    dead = "http://127.0.0.1:9/rerank"
+    (handbook.folder / "pets.jsonl").write_text('{"id": 1, "text": "cats"}\n{"id": 2, "text": "a cat"}\n')
+    handbook("ingest", "pets.jsonl", "-c", "pets")
+    question = ("search", "cats", "-c", "pets")
+    warning = "The chunks were not reranked: The reranker is unreachable"
+    assert f"warning: {warning}" in handbook(*question, VECTORFORGE_RERANK_URL=dead).stderr
+    done = handbook(*question, "--json", VECTORFORGE_RERANK_URL=dead)
+    assert json.loads(done.stderr)["warning"].startswith(warning)
+    assert json.loads(done.stdout)["degraded"] == ["not_reranked"]
+    assert handbook.json(*question)["degraded"] == []
+
+
 def test_search_and_ask_without_results_exit_with_1(vectorforge: CommandLine) -> None:
     vectorforge("collections", "create", "void")
     assert vectorforge.json("search", "anything", "-c", "void", code=1)["results"] == []

@@ -120,7 +120,7 @@ async def _search(caller: Caller, requested: SearchArguments) -> Answered:
     collection, chunks = await _find(caller, requested)
     written = NamedPassages()
     texts = [written.write(number, chunk, include_score=True) for number, chunk in enumerate(chunks, start=1)]
-    notes = [BY_WORDS_ONLY] if chunks.degraded else []
+    notes = [BY_WORDS_ONLY] if chunks.vectors_error else []
     result = SearchResult.of(collection, chunks, chunks.degraded)
     return Answered(result, "\n\n".join([*notes, *texts]) or NOTHING_FOUND)
 

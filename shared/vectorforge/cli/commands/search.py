@@ -67,6 +67,8 @@ def search(
             mmr_lambda=mmr_lambda,
         )
         latency_ms = round((time.perf_counter() - started) * 1000, 2)
+        if chunks.rerank_error:
+            context.terminal.warn(f"The chunks were not reranked: {chunks.rerank_error}")
         return SearchResponse.of(chunks, query=text, collection_id=target.id, latency_ms=latency_ms)
 
     response = context.run(work)
