@@ -13,6 +13,7 @@ from tests.browser.conftest import Visit
 from tests.browser.page_actions import ask, ended
 from tests.browser.stub_api import StubApi
 from tests.browser.stub_conversations import exchange
+from vectorforge.llm.providers.extractive import NO_ANSWER
 
 PAGE = Path(__file__).parents[2] / "shared" / "vectorforge" / "api" / "page"
 SCRIPTS = [
@@ -100,6 +101,17 @@ def test_languages_have_the_same_texts_and_pages_use_only_those() -> None:
     assert used == set(english)
     statistics = "".join(path.read_text(encoding="utf-8") for path in (PAGE / "statistics").glob("*.js"))
     assert set(re.findall(r"\bS\.(\w+)", statistics)) == set(english["stats"])
+
+
+@pytest.mark.browser
+@pytest.mark.asyncio(loop_scope="session")
+async def test_refusal_without_a_model_is_in_the_language_of_the_page(stub: StubApi, visit: Visit) -> None:
+    stub.scripts = [answer(NO_ANSWER)]
+    page = await visit(stub.url, locale="de-DE")
+    await ask(page, "Wie hoch ist der Eiffelturm?")
+    await ended(page)
+    await expect(page.locator(".turn").last).to_contain_text("Ich habe nicht genug Informationen")
+    await expect(page.locator(".turn").last).not_to_contain_text(NO_ANSWER)
 
 
 @pytest.mark.browser

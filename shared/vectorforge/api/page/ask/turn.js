@@ -179,7 +179,7 @@ class Turn {
   }
 
   draw() {
-    this.view.show(this.text, this.running, this.labels);
+    this.view.show(T.fixed[this.text] ?? this.text, this.running, this.labels);
     this.node.toggleAttribute("data-extractive", Boolean(this.meta?.extractive));
     talk.follow();
   }
