@@ -3,6 +3,7 @@
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pydantic import BaseModel
@@ -37,6 +38,10 @@ MAX_HEADINGS: Final = 50
 """Headings in a result or a message."""
 _AROUND_CHARS: Final = 120
 """Characters of an excerpt on each side of a text that was found."""
+_PART_CHARS: Final = 500_000
+"""Characters of a document that are searched at a time."""
+_OVERLAP_CHARS: Final = 10_000
+"""Characters after a part that are read with it, for a text that begins in the part, and its excerpt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +139,13 @@ class DocumentTools:
         Raises:
             NotFoundError: The document does not exist.
         """
-        document = await self.find_document(arguments.document, arguments.collection)
-        text = await self.documents.text(document.id)
-        if text is None:
-            raise _unknown(arguments.document)
         words = arguments.text.split()
         if not words:
             raise InvalidInputError("text must not be blank.", field="text")
+        document = await self.find_document(arguments.document, arguments.collection)
         wanted = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE)
-        spans = await off_event_loop(len(text), lambda: [match.span() for match in wanted.finditer(text)])
-        shown = spans[: arguments.limit]
-        places = await self.documents.places(document.id, [start for start, _ in shown])
+        shown, total = await self._occurrences(document, wanted, arguments.limit)
+        places = await self.documents.places(document.id, [start for start, _, _ in shown])
         return FindResult(
             document_id=document.id,
             source=document.source,
@@ -153,14 +154,36 @@ class DocumentTools:
                 FoundText(
                     start=start,
                     end=end,
-                    excerpt=text[max(start - _AROUND_CHARS, 0) : end + _AROUND_CHARS],
+                    excerpt=excerpt,
                     heading=place.heading,
                     location=location_text(place.locations),
                 )
-                for (start, end), place in zip(shown, places, strict=True)
+                for (start, end, excerpt), place in zip(shown, places, strict=True)
             ],
-            total=len(spans),
+            total=total,
         )
+
+    async def _occurrences(
+        self, document: Document, wanted: re.Pattern[str], limit: int
+    ) -> tuple[list[tuple[int, int, str]], int]:
+        """Return start, end and excerpt of the first occurrences, and the number of all."""
+        shown: list[tuple[int, int, str]] = []
+        total = after = 0
+        for first in range(0, document.size_chars, _PART_CHARS):
+            begin = max(first - _AROUND_CHARS, 0)
+            length = first - begin + _PART_CHARS + _OVERLAP_CHARS
+            text = await self.documents.part(document.id, begin, length)
+            if text is None:
+                raise _unknown(document.source)
+            search = partial(list[re.Match[str]], wanted.finditer(text, max(first, after) - begin))
+            for start, end in (match.span() for match in await off_event_loop(len(text), search)):
+                if begin + start >= first + _PART_CHARS:
+                    break  # the next part has it, whole
+                total, after = total + 1, begin + end
+                if len(shown) < limit:
+                    excerpt = text[max(start - _AROUND_CHARS, 0) : end + _AROUND_CHARS]
+                    shown.append((begin + start, after, excerpt))
+        return shown, total
 
     async def find_document(self, name_or_id: str, collection: str | None) -> Document:
         """Return a document by id, or else by its source in the collection.
