@@ -30,6 +30,7 @@ from vectorforge.vectorstore.filters.sql import SearchFilter
 from vectorforge.vectorstore.search.matches import SearchShape
 from vectorforge.vectorstore.search.search import Search, Searcher
 from vectorforge.vectorstore.search.vectors import index_kind
+from vectorforge.vectorstore.search.words import with_number_forms
 from vectorforge.vectorstore.validation import (
     check_text,
     checked_profile,
@@ -129,7 +130,7 @@ class PgVectorStore(VectorStore):
                     "tenant": self._db.tenant_id,
                     "profile": None if profile_id is None else checked_profile(profile_id),
                     "query": None if query is None else wire_vector(query),
-                    "query_text": query_text,
+                    "query_text": query_text and with_number_forms(query_text),
                     "context_text": context_text,
                     "dense_weight": dense_weight,
                     **({} if condition is None else {**condition.params, "narrowing": condition.narrowing}),
