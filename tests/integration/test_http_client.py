@@ -162,6 +162,7 @@ async def test_problems_are_typed_errors(server: Surroundings, call: Caller, mod
         await call("query", QUERY, k=21)
     assert (invalid.value.status, invalid.value.code, invalid.value.field) == (422, "invalid_input", "k")
     assert invalid.value.errors[0]["limit"] == 20
+    assert str(invalid.value).count("less than or equal") == 1
     with pytest.raises(InvalidRequestError):
         await anext(call.events(QUERY, k=21))
     with pytest.raises(MissingObjectError) as missing:

@@ -57,7 +57,8 @@ class ResponseError(ClientError):
         self.request_id = str(problem.get("request_id", ""))
         self.retry_after_s = retry_after_s
         self.partial_answer = str(problem.get("partial_answer", ""))
-        fields = "".join(f" {error.get('field')}: {error.get('message')}." for error in self.errors)
+        wrong = ((error.get("field"), str(error.get("message")).removesuffix(".")) for error in self.errors)
+        fields = "".join(f" {field}: {message}." for field, message in wrong if message not in self.detail)
         super().__init__(
             f"{self.detail}{fields} ({status} {self.code}, request {self.request_id or 'unknown'})"
         )
