@@ -192,10 +192,7 @@ class CommandContext:
         config: VectorForgeConfig | None = None,
         create: bool = False,
     ) -> T:
-        """Open a session for a tenant, the local one by default, run the work in it, and close everything.
-
-        ``create`` an embedded database that is missing: a command that only reads has nothing to read there.
-        """
+        """Run the work in a session of a tenant (default: local); ``create`` a missing local database."""
 
         async def run(setup: LocalSetup) -> T:
             async with open_session(setup, self.terminal, tenant=tenant) as session:
@@ -209,8 +206,7 @@ class CommandContext:
     def run_as_migrator(self, work: Callable[[str], Awaitable[T]]) -> T:
         """Run work that receives the connection string of the role that owns the schema."""
         warn_of_ignored_variables(self.terminal)
-        config = VectorForgeConfig.from_environment()
-        with local_setup(config, data_dir=self.data_dir, create=False) as setup:
+        with local_setup(VectorForgeConfig.from_environment(), data_dir=self.data_dir, create=False) as setup:
             return asyncio.run(as_migrator(setup.config.database, work))
 
     def show(self, result: T, as_json: Callable[[T], object], as_text: Callable[[Terminal, T], None]) -> None:

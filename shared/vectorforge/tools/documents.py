@@ -145,29 +145,23 @@ class DocumentTools:
         document = await self.find_document(arguments.document, arguments.collection)
         wanted = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE)
         shown, total = await self._occurrences(document, wanted, arguments.limit)
-        places = await self.documents.places(document.id, [start for start, _, _ in shown])
+        places = await self.documents.places(document.id, [found["start"] for found in shown])
         return FindResult(
             document_id=document.id,
             source=document.source,
             title=document.title,
             matches=[
-                FoundText(
-                    start=start,
-                    end=end,
-                    excerpt=excerpt,
-                    heading=place.heading,
-                    location=location_text(place.locations),
-                )
-                for (start, end, excerpt), place in zip(shown, places, strict=True)
+                FoundText(**found, heading=place.heading, location=location_text(place.locations))
+                for found, place in zip(shown, places, strict=True)
             ],
             total=total,
         )
 
     async def _occurrences(
         self, document: Document, wanted: re.Pattern[str], limit: int
-    ) -> tuple[list[tuple[int, int, str]], int]:
+    ) -> tuple[list[dict[str, Any]], int]:
         """Return start, end and excerpt of the first occurrences, and the number of all."""
-        shown: list[tuple[int, int, str]] = []
+        shown: list[dict[str, Any]] = []
         total = after = 0
         for first in range(0, document.size_chars, _PART_CHARS):
             begin = max(first - _AROUND_CHARS, 0)
@@ -182,7 +176,7 @@ class DocumentTools:
                 total, after = total + 1, begin + end
                 if len(shown) < limit:
                     excerpt = text[max(start - _AROUND_CHARS, 0) : end + _AROUND_CHARS]
-                    shown.append((begin + start, after, excerpt))
+                    shown.append({"start": begin + start, "end": after, "excerpt": excerpt})
         return shown, total
 
     async def find_document(self, name_or_id: str, collection: str | None) -> Document:

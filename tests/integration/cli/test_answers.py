@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -67,13 +68,14 @@ def test_ask_with_unreachable_model_names_the_command_that_shows_the_reason(hand
 
 
 def test_search_with_failing_reranker_warns_and_reports_it(handbook: CommandLine) -> None:
-    dead = "http://127.0.0.1:9/rerank"
+    reranker = {"VECTORFORGE_RERANK_URL": "http://127.0.0.1:9/rerank", "VECTORFORGE_RERANK_FORMAT": "tei"}
+    failing = replace(handbook, settings=reranker)
     (handbook.folder / "pets.jsonl").write_text('{"id": 1, "text": "cats"}\n{"id": 2, "text": "a cat"}\n')
     handbook("ingest", "pets.jsonl", "-c", "pets")
     question = ("search", "cats", "-c", "pets")
     warning = "The chunks were not reranked: The reranker is unreachable"
-    assert f"warning: {warning}" in handbook(*question, VECTORFORGE_RERANK_URL=dead).stderr
-    done = handbook(*question, "--json", VECTORFORGE_RERANK_URL=dead)
+    assert f"warning: {warning}" in failing(*question).stderr
+    done = failing(*question, "--json")
     assert json.loads(done.stderr)["warning"].startswith(warning)
     assert json.loads(done.stdout)["degraded"] == ["not_reranked"]
     assert handbook.json(*question)["degraded"] == []

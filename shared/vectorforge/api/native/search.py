@@ -23,10 +23,7 @@ from vectorforge.api.schemas import (
 from vectorforge.types import ScanReason, SearchMode
 from vectorforge.vectorstore.filters.parse import parse
 
-SEARCH_DEGRADED = (
-    '"lexical": the query could not be embedded, so the search was lexical only. "not_reranked": the '
-    "reranker failed, and the order of the search remains."
-)
+SEARCH_DEGRADED = '"lexical": the query could not be embedded; "not_reranked": the reranker failed.'
 
 
 class SearchRequest(RequestBody, SearchOptions):
