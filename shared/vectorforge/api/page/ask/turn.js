@@ -185,7 +185,7 @@ class Turn {
   }
 
   finish(phase) {
-    if (typeof this.done?.answer === "string") this.text = this.done.answer;
+    this.text = this.done?.answer ?? this.text;
     this.setPhase(phase);
     this.draw();
     this.tail.replaceChildren(...[this.ending(), sourceList(this), footerOf(this), feedbackOf(this), evidenceOf(this)].filter(Boolean));
