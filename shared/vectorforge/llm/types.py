@@ -102,6 +102,8 @@ class GroundingSource:
     """Ranking value of a hybrid or lexical search or of a reranker; None: ranked by ``score``."""
     heading: str | None = None
     """Path of the headings above it: "Install > Linux"."""
+    headings: Sequence[tuple[int, str]] = ()
+    """Heading paths within the text, with the offset where each begins; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

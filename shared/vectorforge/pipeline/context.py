@@ -132,6 +132,11 @@ class ContextPayload:
                 title=chunk.document_title,
                 relevance=chunk.relevance,
                 heading=chunk.chunk.heading,
+                headings=[
+                    (location.get("offsets", [0])[0], location["heading"])
+                    for location in chunk.chunk.locations
+                    if "heading" in location
+                ],
             )
             for number, chunk in enumerate(self.used, start=1)
         ]

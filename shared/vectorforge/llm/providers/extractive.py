@@ -21,7 +21,14 @@ from vectorforge.llm.providers.patterns import (
     all_terms,
     terms,
 )
-from vectorforge.llm.providers.quotations import MAX_LIST_CHARS, following, leads_in, split, together
+from vectorforge.llm.providers.quotations import (
+    MAX_LIST_CHARS,
+    following,
+    heading_line,
+    leads_in,
+    split,
+    together,
+)
 from vectorforge.llm.types import Completion, GroundingSource, ProviderCall, ProviderCapability
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import Compare, Vector
@@ -129,14 +136,15 @@ class ExtractiveProvider(BaseLLMProvider):
         compared = await self._compared(text, best, call.sources)
         candidates = [candidate for _, candidate in ranked]
         for number in (1, _CHECKED) if compared else (_EMBEDDED,):
-            cosines = await self._cosines(text, [candidate for _, candidate in (compared or best)[:number]])
+            nearest = [candidate.piece for _, candidate in (compared or best)[:number]]
+            cosines = await self._cosines([text, *(_quotation(query, piece) for piece in nearest)])
             if query.is_covered(candidates, cosines):
                 break
         else:
             return [NO_ANSWER]
         if cosines and not compared:
             compared = _added(best, cosines, _WEIGHT_COSINE)
-        return _rendered(_select(query, compared or ranked, parts), call.sources)
+        return _rendered(query, _select(query, compared or ranked, parts), call.sources)
 
     async def _compared(
         self, text: str, best: Sequence[Scored], sources: Sequence[GroundingSource]
@@ -148,11 +156,11 @@ class ExtractiveProvider(BaseLLMProvider):
         pairs = [(headings[candidate.source], candidate.piece.text) for _, candidate in best]
         return _added(best, await self._in_time(self._compare(text, pairs)) or [], _WEIGHT_COMPARED)
 
-    async def _cosines(self, text: str, best: Sequence[Candidate]) -> list[float]:
-        """Return the cosine of the query and each candidate; empty without an embedder."""
-        if self._embed is None or not best:
+    async def _cosines(self, texts: Sequence[str]) -> list[float]:
+        """Return the cosine of the first text and each other; empty without an embedder."""
+        if self._embed is None or len(texts) == 1:
             return []
-        vectors = await self._in_time(self._embed([text, *(candidate.piece.text for candidate in best)]))
+        vectors = await self._in_time(self._embed(texts))
         return [_cosine(vectors[0], other) for other in vectors[1:]] if vectors else []
 
     async def _in_time(self, call: Awaitable[R]) -> R | None:
@@ -170,8 +178,7 @@ def _ranked(text: str, sources: Sequence[GroundingSource]) -> tuple[WeightedQuer
     parts: Parts = {}
     quotable: list[tuple[int, Piece]] = []
     for number, source in enumerate(sources[:_MAX_SOURCES]):
-        heading = (source.heading or "").rpartition(" > ")[2]
-        for piece in split(source.text[:_MAX_SOURCE_CHARS], heading):
+        for piece in split(source.text[:_MAX_SOURCE_CHARS], source.heading or "", source.headings):
             parts.setdefault((number, piece.part), []).append(piece)
             if not _is_question(piece, text) and not patterns.REFERENCE.fullmatch(piece.text):
                 quotable.append((number, piece))
@@ -195,7 +202,8 @@ def _candidates(
     result: dict[str, list[Candidate]] = {}
     for number, piece in pieces:
         source = sources[number]
-        before = terms(f"{source.title or ''} {source.heading or ''} {piece.before}")
+        path = "" if source.headings else source.heading or ""
+        before = all_terms(f"{source.title or ''} {path} {piece.before}")
         share = max(0.0, source.relevance or 0.0) / best if best > 0 else 0.0
         words = all_terms(piece.text)
         result.setdefault(" ".join(piece.text.split()).casefold(), []).append(
@@ -228,6 +236,7 @@ def _select(query: WeightedQuery, ranked: Sequence[Scored], parts: Parts) -> lis
     quotes = [(best.source, piece) for piece in together_pieces]
     length = sum(len(piece.text) for _, piece in quotes)
     chosen = [best]
+    keys = query.keys & best.before
     next_piece = following(quotes[-1][1], part)
     bonuses = [
         _WEIGHT_FOLLOWING * (other.piece is next_piece) + _WEIGHT_DISAGREES * _disagrees(best, other)
@@ -236,6 +245,8 @@ def _select(query: WeightedQuery, ranked: Sequence[Scored], parts: Parts) -> lis
     for score, other in _added(ranked[1:], bonuses, 1.0):
         if len(quotes) >= _MAX_SENTENCES or score < _MIN_SHARE * best_score:
             break
+        if not keys <= other.before:
+            continue
         has_steps = is_procedure and other.source == best.source
         further = _further(other, parts, length, is_procedure=has_steps)
         added = [(other.source, piece) for piece in further if (other.source, piece) not in quotes]
@@ -288,7 +299,7 @@ def _disagrees(one: Candidate, other: Candidate) -> bool:
     return bool(values and other_values) and values != other_values
 
 
-def _rendered(quotes: Sequence[Quote], sources: Sequence[GroundingSource]) -> list[str]:
+def _rendered(query: WeightedQuery, quotes: Sequence[Quote], sources: Sequence[GroundingSource]) -> list[str]:
     """Return text and label in turn; all but the sentences of a paragraph on lines of their own.
 
     Neighboring items and rows under one heading are a paragraph that begins with it.
@@ -296,9 +307,11 @@ def _rendered(quotes: Sequence[Quote], sources: Sequence[GroundingSource]) -> li
     parts: list[str] = []
     steps = sum(piece.kind == "step" for _, piece in quotes)
     last: Quote | None = None
+    last_above = ""
     for quote in quotes:
         source, piece = quote
-        is_same_heading = piece.heading in ((last[1].heading, last[1].text) if last else ("",))
+        above = _above(query, piece)
+        is_same_heading = above == last_above or (last is not None and piece.heading == last[1].text)
         if last is not None and not is_same_heading:
             parts.append("\n\n")
         elif last is not None:
@@ -307,11 +320,26 @@ def _rendered(quotes: Sequence[Quote], sources: Sequence[GroundingSource]) -> li
             parts.append(" " if goes_on else "\n")
         # a label within a fence would become part of it
         text = patterns.ITEM.sub("", piece.text) if piece.kind == "step" and steps == 1 else piece.text
-        if piece.heading and not is_same_heading:
-            text = f"{piece.heading}\n{text}"
+        if not is_same_heading:
+            text = f"{above}\n{text}".lstrip()
         parts += [text, ("\n" if piece.kind == "code" else " ") + sources[source].label]
-        last = quote
+        last, last_above = quote, above
     return parts
+
+
+def _above(query: WeightedQuery, piece: Piece) -> str:
+    """Return the lines above a quotation: needed headings, and the lead-in of its list or table."""
+    headings, innermost = query.headings(piece), piece.path.rpartition(" > ")[2]
+    lead = "" if piece.heading == heading_line(innermost) else piece.heading
+    if piece.heading and not lead and innermost not in headings:
+        headings.append(innermost)
+    return "\n".join(filter(None, (heading_line(" > ".join(headings)), lead))) or piece.heading
+
+
+def _quotation(query: WeightedQuery, piece: Piece) -> str:
+    """Return a piece below the headings that it needs."""
+    line = heading_line(" > ".join(query.headings(piece)))
+    return f"{line} {piece.text}".lstrip()
 
 
 def _ends_sentence(piece: Piece) -> bool:

@@ -56,7 +56,7 @@ _MEASURES: Final = "(?:viele?|lange?|alt|weit|groß|hoch|oft|schnell|breit|tief|
 """German words after "wie" in a query for a value."""
 NUMERIC_QUESTION: Final = pattern_of(
     r"\b(?:how (?:many|much|long|old|far|large|big|tall|high|often|fast|wide|deep)"
-    r"|(?:what|which) (?:percent|percentage|number|year|date|day|month|decade|century)|when"
+    r"|(?:what|which) (?:percent|percentage|number|version|release|year|date|day|month|decade|century)|when"
     rf"|wie ?{_MEASURES}|wann|combien|quand|cu[aá]nd?[nt]?[oa]s?|quant[oiae]|quando)\b",
     re.IGNORECASE,
 )
@@ -285,6 +285,8 @@ class Piece:
     """Heading right above it."""
     heading: str = ""
     """Line to quote above a list or table without a lead-in: the heading that it stands under."""
+    path: str = ""
+    """Path of the headings above it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +327,11 @@ class WeightedQuery:
         # BM25's inverse document frequency (https://doi.org/10.1561/1500000019), over sentences
         self._idf = {t: math.log(1 + (total - counts[t] + 0.5) / (counts[t] + 0.5)) for t in self.terms}
         self._mass = sum(self._idf.values()) or 1.0
+        parts = frozenset(map(stem, WORD.findall(" ".join(EXACT.findall(text.lower())))))
+        self._in_no_text = frozenset(term for term in self.terms - parts if not counts[term])
+        """Terms that only headings may have."""
+        self.keys = frozenset(term for term in self._in_no_text if any(map(str.isdigit, term)))
+        """Versions, dates and codes among these."""
         self._letters = sum(map(_letters, self.terms)) or 1
         self._identifiers = frozenset(filter(IDENTIFIER.match, self.terms))
         most_words = 3 * len(self._identifiers)
@@ -355,6 +362,7 @@ class WeightedQuery:
         piece = candidate.piece
         score = self.coverage(candidate.terms)
         score += _WEIGHT_BEFORE * self.coverage(candidate.before - candidate.terms)
+        score += bool(self.keys) and self.keys <= candidate.before
         score += _WEIGHT_OPENING * self.coverage(candidate.opens)
         score += _WEIGHT_RANK / (1 + candidate.source)
         score += _WEIGHT_RELEVANCE * candidate.relevance
@@ -375,6 +383,21 @@ class WeightedQuery:
         if REASON_QUESTION.search(self.text):
             return float(bool(REASON_ANSWER.search(text)))
         return 0.5
+
+    def headings(self, piece: Piece) -> list[str]:
+        """Return the headings that a quotation of the piece needs.
+
+        These have words of the query that no text has, or a number: the version and date of a release.
+        """
+        needs_number = bool(piece.heading) or (
+            NUMERIC_QUESTION.search(self.text) is not None and not NUMERIC_ANSWER.search(piece.text)
+        )
+        return [
+            heading
+            for heading in piece.path.split(" > ")
+            if (needs_number and any(map(str.isdigit, heading)))
+            or not (self._in_no_text.isdisjoint(all_terms(heading)) or QUESTION.search(heading.strip("*_")))
+        ]
 
     def needs_words(self, best: Candidate) -> bool:
         """Return True between texts of another script, any two of which are near to an English model."""

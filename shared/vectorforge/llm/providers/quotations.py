@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, zip_longest
+from operator import itemgetter
 
 from vectorforge.llm.providers import patterns
 from vectorforge.llm.providers.patterns import Piece
@@ -150,14 +151,15 @@ def _continues(text: str, after: str) -> bool:
 _FAMILIES = {"item": "list", "step": "list", "header": "row", "indented": "code", "nested": "code"}
 
 
-def split(chunk: str, heading: str = "") -> list[Piece]:
+def split(chunk: str, heading: str = "", headings: Sequence[tuple[int, str]] = ()) -> list[Piece]:
     """Return the pieces of a chunk, in order, without headings, rules and pieces with citation labels.
 
     A quoted "[Source 2]" or "[2]" would be read as our own citation.
 
     Args:
         chunk: Text of the chunk.
-        heading: Heading above it.
+        heading: Path of the headings above it.
+        headings: Heading paths of its parts, with the offset where each begins; empty if unknown.
     """
     chunk = _without_comments(chunk)
     blocks = _Blocks()
@@ -166,14 +168,19 @@ def split(chunk: str, heading: str = "") -> list[Piece]:
         blocks.add(offset, offset + len(line.rstrip()), line)
         offset += len(line)
     pieces: list[Piece] = []
-    line, lead, under, opens, part = _heading_line(heading), "", "", "", 0
+    paths = [(0, heading), *headings]
+    heading = heading.rpartition(" > ")[2]
+    line, lead, under, opens, part = heading_line(heading), "", "", "", 0
     last = len(chunk.rstrip())
     for number, block in enumerate(blocks.finish(chunk)):
         text = chunk[block.start : block.end]
         if block.kind == "heading" or (not block.leads_in and _is_title(text, block, chunk, last)):
             heading = opens = text.strip("# \n=-")
-            line = _heading_line(heading)
+            line = heading_line(heading)
+            if not headings:
+                paths = [(0, heading)]
             continue
+        path = _path_below(paths[bisect_right(paths, block.start, key=itemgetter(0)) - 1][1], heading)
         if block.part != part:
             part, lead = block.part, text[-250:] if block.kind == "prose" else ""
             under = line if _FAMILIES.get(block.kind, block.kind) in ("list", "row") else ""
@@ -182,13 +189,15 @@ def split(chunk: str, heading: str = "") -> list[Piece]:
             if len(quoted) < 2 or patterns.LABEL_LIKE.search(quoted):
                 continue
             above = chunk[max(block.start, start - 250) : start]
-            before = f"{heading} {above}" if block.kind == "prose" else f"{heading} {lead} {above}"
+            before = f"{path} {above}" if block.kind == "prose" else f"{path} {lead} {above}"
             is_cut = quoted[0].islower() or (quoted[-1].isalnum() and not block.leads_in)
             kind = "code" if quoted.startswith("```") else "prose" if block.kind == "nested" else block.kind
             subject = _subject(quoted, chunk[start:end], block)
             is_fragment = block.kind == "prose" and is_cut
             pieces.append(
-                Piece(start, end, quoted, before, kind, is_fragment, number, part, subject, opens, under)
+                Piece(
+                    start, end, quoted, before, kind, is_fragment, number, part, subject, opens, under, path
+                )
             )
             opens = quoted if kind == "prose" and patterns.QUESTION.search(quoted) else ""
             if leads_in(pieces[-1]) and len(quoted) <= _MAX_HEADING_CHARS:
@@ -196,7 +205,12 @@ def split(chunk: str, heading: str = "") -> list[Piece]:
     return pieces
 
 
-def _heading_line(heading: str) -> str:
+def _path_below(path: str, heading: str) -> str:
+    """Return a path with the heading below it, which only looks like one if the path lacks it."""
+    return path if not heading or heading in path.split(" > ") else f"{path} > {heading}".removeprefix(" > ")
+
+
+def heading_line(heading: str) -> str:
     """Return a heading as a lead-in, or "" if it cannot be quoted."""
     line = _plain(heading)
     if not line or len(line) > _MAX_HEADING_CHARS or patterns.LABEL_LIKE.search(line):
