@@ -230,7 +230,8 @@ def _is_question(piece: Piece, query: str) -> bool:
 def _select(query: WeightedQuery, ranked: Sequence[Scored], parts: Parts) -> list[Quote]:
     """Return the best sentence with what belongs to it, then distinct others within the limits."""
     best_score, best = ranked[0]
-    part = parts[best.source, best.piece.part]
+    whole_part = parts[best.source, best.piece.part]
+    part = _of_query(query, best.piece, whole_part)
     is_procedure = query.is_procedure(best.piece)
     together_pieces = together(best.piece, part, is_procedure=is_procedure)
     quotes = [(best.source, piece) for piece in together_pieces]
@@ -245,7 +246,7 @@ def _select(query: WeightedQuery, ranked: Sequence[Scored], parts: Parts) -> lis
     for score, other in _added(ranked[1:], bonuses, 1.0):
         if len(quotes) >= _MAX_SENTENCES or score < _MIN_SHARE * best_score:
             break
-        if not keys <= other.before:
+        if not keys <= other.before or (other.piece in whole_part and other.piece not in part):
             continue
         has_steps = is_procedure and other.source == best.source
         further = _further(other, parts, length, is_procedure=has_steps)
@@ -271,6 +272,19 @@ def _further(other: Candidate, parts: Parts, length: int, *, is_procedure: bool)
         return pieces
     needs_others = leads_in(other.piece) or other.piece.kind == "code"
     return [] if needs_others or length + len(other.piece.text) > _MAX_CHARS else pieces
+
+
+def _of_query(query: WeightedQuery, piece: Piece, part: Sequence[Piece]) -> list[Piece]:
+    """Return a piece's part without rows and items whose subject has less of the query than another's."""
+    lead = query.matched(all_terms(" ".join(one.text for one in part if one.kind == "prose")))
+    words = {
+        one: query.matched(all_terms(one.subject)) - lead
+        for one in part
+        if one.subject and one.kind in ("row", "item")
+    }
+    most = set(words.values())
+    less = {one for one, own in words.items() if any(map(own.__lt__, most))} - {piece}
+    return [one for one in part if one not in less]
 
 
 def _precedes(one: Quote, other: Quote) -> bool:

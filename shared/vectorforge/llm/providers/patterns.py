@@ -322,7 +322,7 @@ class WeightedQuery:
         # Stems are English: forms of another language's word have their start in common.
         inflected = frozenset() if ENGLISH_QUERY.search(text) else self.terms
         self._starts = {term: term[:_START] for term in inflected if len(term) >= _START}
-        counts = Counter(chain.from_iterable(self._matched(candidate.terms) for candidate in among))
+        counts = Counter(chain.from_iterable(self.matched(candidate.terms) for candidate in among))
         total = len(among)
         # BM25's inverse document frequency (https://doi.org/10.1561/1500000019), over sentences
         self._idf = {t: math.log(1 + (total - counts[t] + 0.5) / (counts[t] + 0.5)) for t in self.terms}
@@ -347,9 +347,9 @@ class WeightedQuery:
 
     def coverage(self, words: frozenset[str]) -> float:
         """Return the share of the query's word weight in ``words``, 0 to 1."""
-        return sum(map(self._idf.__getitem__, self._matched(words))) / self._mass
+        return sum(map(self._idf.__getitem__, self.matched(words))) / self._mass
 
-    def _matched(self, words: frozenset[str]) -> frozenset[str]:
+    def matched(self, words: frozenset[str]) -> frozenset[str]:
         """Return the query's terms that are in ``words``, in another language in any form."""
         found = self.terms & words
         if not self._starts:
