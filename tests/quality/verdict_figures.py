@@ -21,8 +21,8 @@ from tests.quality.verdict_cases import (
     paraphrase_cases,
 )
 from vectorforge.ingestion.chunk import chunk_text
-from vectorforge.llm.providers.patterns import terms
 from vectorforge.llm.providers.quotations import split
+from vectorforge.llm.providers.words import terms
 
 ROOT = Path(__file__).parents[2]
 OWN_PAGES = ("docs/use", "docs/operate", "docs/design")

@@ -17,8 +17,8 @@ from vectorforge.api.ui_chat.encoder import UIMessageEncoder
 from vectorforge.docrag.splitter import RecursiveSplitter
 from vectorforge.ingestion.chunk import chunk_text
 from vectorforge.ingestion.extract import extract, media
-from vectorforge.llm.providers.patterns import terms
 from vectorforge.llm.providers.quotations import split
+from vectorforge.llm.providers.words import terms
 from vectorforge.pipeline import prompts
 from vectorforge.pipeline.citations import claims, names
 from vectorforge.pipeline.citations.check import CitationChecker, sentence_end

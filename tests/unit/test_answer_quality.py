@@ -12,7 +12,7 @@ from tests.support.rag.chunks import make_chunk
 from tests.support.vendors.scripted_llm import ScriptedLLM
 from tests.unit.query_setup import Setup
 from vectorforge.llm.providers.extractive import NO_ANSWER
-from vectorforge.llm.providers.patterns import stem, terms
+from vectorforge.llm.providers.words import stem, terms
 from vectorforge.pipeline.citations.wording import assess, completeness, relevance
 from vectorforge.pipeline.types import CitationEvent, DoneEvent, TokenEvent, UsageEvent
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from vectorforge.llm.providers.patterns import all_terms, stem, terms
 from vectorforge.llm.providers.quotations import split
+from vectorforge.llm.providers.words import all_terms, stem, terms
 
 # --- cutting
 

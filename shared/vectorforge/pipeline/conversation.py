@@ -10,7 +10,8 @@ from vectorforge.db.repositories.conversation_repo import ConversationRepository
 from vectorforge.deadline import Deadline
 from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError, VectorForgeError, reason_of
 from vectorforge.llm.base import BaseLLMProvider
-from vectorforge.llm.providers.patterns import WORD, names, terms
+from vectorforge.llm.providers.patterns import WORD
+from vectorforge.llm.providers.words import names, terms
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import LLMRequestConfig, Message
 from vectorforge.patterns import pattern_of

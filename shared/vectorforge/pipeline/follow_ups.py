@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from vectorforge.llm.providers.extractive import NO_ANSWER
-from vectorforge.llm.providers.patterns import ENGLISH_QUERY, LABEL_LIKE, WORD, terms
+from vectorforge.llm.providers.patterns import ENGLISH_QUERY, LABEL_LIKE, WORD
+from vectorforge.llm.providers.words import terms
 from vectorforge.patterns import pattern_of
 from vectorforge.pipeline.types import HistoryMessage
 

@@ -11,24 +11,8 @@ from vectorforge.errors import VectorForgeError
 from vectorforge.health import ComponentHealth
 from vectorforge.llm.base import BaseLLMProvider
 from vectorforge.llm.providers import patterns
-from vectorforge.llm.providers.patterns import (
-    Candidate,
-    Parts,
-    Piece,
-    Quote,
-    Scored,
-    WeightedQuery,
-    all_terms,
-    terms,
-)
-from vectorforge.llm.providers.quotations import (
-    MAX_LIST_CHARS,
-    following,
-    heading_line,
-    leads_in,
-    split,
-    together,
-)
+from vectorforge.llm.providers.quotations import Piece, following, heading_line, leads_in, split, together
+from vectorforge.llm.providers.words import Candidate, Parts, Quote, Scored, WeightedQuery, all_terms, terms
 from vectorforge.llm.types import Completion, GroundingSource, ProviderCall, ProviderCapability
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import Compare, Vector
@@ -137,7 +121,8 @@ class ExtractiveProvider(BaseLLMProvider):
         candidates = [candidate for _, candidate in ranked]
         for number in (1, _CHECKED) if compared else (_EMBEDDED,):
             nearest = [candidate.piece for _, candidate in (compared or best)[:number]]
-            cosines = await self._cosines([text, *(_quotation(query, piece) for piece in nearest)])
+            texts = [" ".join([*query.headings(piece), piece.text]) for piece in nearest]
+            cosines = await self._cosines([text, *texts])
             if query.is_covered(candidates, cosines):
                 break
         else:
@@ -267,7 +252,7 @@ def _further(other: Candidate, parts: Parts, length: int, *, is_procedure: bool)
     Code without a sentence that leads in to it may be of something else.
     """
     part = parts[other.source, other.piece.part]
-    pieces = together(other.piece, part, is_procedure=is_procedure, most_chars=MAX_LIST_CHARS - length)
+    pieces = together(other.piece, part, is_procedure=is_procedure, used_chars=length)
     if len(pieces) > 1:
         return pieces
     needs_others = leads_in(other.piece) or other.piece.kind == "code"
@@ -277,11 +262,8 @@ def _further(other: Candidate, parts: Parts, length: int, *, is_procedure: bool)
 def _of_query(query: WeightedQuery, piece: Piece, part: Sequence[Piece]) -> list[Piece]:
     """Return a piece's part without rows and items whose subject has less of the query than another's."""
     lead = query.matched(all_terms(" ".join(one.text for one in part if one.kind == "prose")))
-    words = {
-        one: query.matched(all_terms(one.subject)) - lead
-        for one in part
-        if one.subject and one.kind in ("row", "item")
-    }
+    named = [one for one in part if one.subject and one.kind in ("row", "item")]
+    words = {one: query.matched(all_terms(one.subject)) - lead for one in named}
     most = set(words.values())
     less = {one for one, own in words.items() if any(map(own.__lt__, most))} - {piece}
     return [one for one in part if one not in less]
@@ -348,12 +330,6 @@ def _above(query: WeightedQuery, piece: Piece) -> str:
     if piece.heading and not lead and innermost not in headings:
         headings.append(innermost)
     return "\n".join(filter(None, (heading_line(" > ".join(headings)), lead))) or piece.heading
-
-
-def _quotation(query: WeightedQuery, piece: Piece) -> str:
-    """Return a piece below the headings that it needs."""
-    line = heading_line(" > ".join(query.headings(piece)))
-    return f"{line} {piece.text}".lstrip()
 
 
 def _ends_sentence(piece: Piece) -> bool:

@@ -7,44 +7,45 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, zip_longest
-from operator import itemgetter
 
 from vectorforge.llm.providers import patterns
-from vectorforge.llm.providers.patterns import Piece
-from vectorforge.patterns import pattern_of
 
 _LONGEST = 500
 """Characters of one quotation."""
-MAX_LIST_CHARS = 700
+_MAX_LIST_CHARS = 700
 """Length of a quoted list with its lead-in."""
 _MAX_HEADING_CHARS = 120
 """Length of a quoted heading; a longer one is a paragraph."""
 _COLONS = (":", "：")
-_ABBREVIATION = pattern_of(
-    r"(?:\b(?:[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Gen|Col|Lt|Sgt|Capt|Rev|Hon|Gov|Sen|Rep|No|Nos|Nr|Fig|Figs|Eq|Sec|"
-    r"Vol|Ch|pp|vs|cf|ca|approx|etc|al|Inc|Ltd|Co|Corp|[Ee]\.g|[Ii]\.e|U\.S|U\.K|a\.m|p\.m|"
-    r"bzw|bspw|evtl|ggf|inkl|usw|vgl|[Aa]bb|[Zz]\.\s?B|[Dd]\.\s?h|[Uu]\.\s?a|Mme|Mlle|env|Sra?|Dra|Ud|núm|т\.\s?е|г|гг))\.$"
-)
-_ORDINAL = pattern_of(r"(?<![\d.,:])[0-3]?\d\.$")
-"""Number of a day in German and its neighbors, if a month follows."""
-_SHORT_WORD = pattern_of(r"\b[A-ZÄÖÜ][^\W\d_]{1,3}\.$")
-"""Mostly an abbreviation if a number follows: "Art. 5"."""
-_MONTH = pattern_of(
-    r"\s*(?:Jan|Jän|Feb|Mär|Mar|Apr|Mai|Maj|Jun|Jul|Aug|Sep|Okt|Nov|Dez|Jahrhundert|Jh)", re.IGNORECASE
-)
-# Western: before white space and anything but a lower-case letter; footnote marks may follow. Thai and Lao
-# mark no end but a space, which also separates phrases, so a short clause ends nothing.
-_SENTENCE_END = pattern_of(
-    r"(?:[.!?…؟۔։፧]|(?<=[\u0370-\u03ff\u1f00-\u1fff])[;\u037e])(?:\[\d+\])*[\"'”’»)\]*_]*\s+(?=[^a-z\s])"
-    r"|[.!?]\"{3}[ \t]*\n|[。！？｡।॥።។။།](?:\[\d+\])*[”’」』）]*\s*"
-    r"|(?<=[\u0e00-\u0eff]{40})[ ]+(?=[\u0e00-\u0eff])"
-)
-_CLAUSE = pattern_of(r"[\u0e00-\u0eff]{40}\Z")
-"""End of a Thai or Lao sentence, which has no full stop."""
-_CLOSING = pattern_of(r"[\"'”’»)」』）*_]*")
-_FOOTNOTES = pattern_of(r"(?:\[\^?\d{1,4}\])+$")
-_MARKER = pattern_of(r"\A\s*(?:>\s*)*(?:[-*+•‣▪◦●]\s+(?:\[[ xX]\]\s+)?)?")
-"""Marker of a list item or a quotation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Part of a chunk that can be quoted."""
+
+    start: int
+    end: int
+    """``chunk[start:end]`` is the part with its markup."""
+    text: str
+    """Text without markup on one line, a row as "column: value; column: value"; code as it is, in a fence."""
+    before: str
+    """Heading above and preceding text of the same block, which often define what "it" refers to."""
+    kind: str = "prose"
+    """prose | item | step (of a numbered list) | code | row."""
+    is_fragment: bool = False
+    """True if the chunk's edge may have cut the sentence."""
+    block: int = 0
+    """Number of the paragraph, item or row."""
+    part: int = 0
+    """Number of the block's list, table or code with the paragraph that leads in to it."""
+    subject: str = ""
+    """First cell of a row, or what an item explains: "dev: ..."."""
+    opens: str = ""
+    """Heading right above it."""
+    heading: str = ""
+    """Line to quote above a list or table without a lead-in: the heading that it stands under."""
+    path: str = ""
+    """Path of the headings above it."""
 
 
 @dataclass(slots=True)
@@ -168,19 +169,18 @@ def split(chunk: str, heading: str = "", headings: Sequence[tuple[int, str]] = (
         blocks.add(offset, offset + len(line.rstrip()), line)
         offset += len(line)
     pieces: list[Piece] = []
-    paths = [(0, heading), *headings]
-    heading = heading.rpartition(" > ")[2]
+    path, heading = heading, heading.rpartition(" > ")[2]
     line, lead, under, opens, part = heading_line(heading), "", "", "", 0
     last = len(chunk.rstrip())
-    for number, block in enumerate(blocks.finish(chunk)):
+    for at, block in enumerate(blocks.finish(chunk)):
         text = chunk[block.start : block.end]
         if block.kind == "heading" or (not block.leads_in and _is_title(text, block, chunk, last)):
             heading = opens = text.strip("# \n=-")
             line = heading_line(heading)
-            if not headings:
-                paths = [(0, heading)]
+            path = next((path for offset, path in reversed(headings) if offset <= block.start), "")
+            if heading not in path.split(" > "):  # it only looks like one
+                path = f"{path} > {heading}".removeprefix(" > ")
             continue
-        path = _path_below(paths[bisect_right(paths, block.start, key=itemgetter(0)) - 1][1], heading)
         if block.part != part:
             part, lead = block.part, text[-250:] if block.kind == "prose" else ""
             under = line if _FAMILIES.get(block.kind, block.kind) in ("list", "row") else ""
@@ -195,19 +195,12 @@ def split(chunk: str, heading: str = "", headings: Sequence[tuple[int, str]] = (
             subject = _subject(quoted, chunk[start:end], block)
             is_fragment = block.kind == "prose" and is_cut
             pieces.append(
-                Piece(
-                    start, end, quoted, before, kind, is_fragment, number, part, subject, opens, under, path
-                )
+                Piece(start, end, quoted, before, kind, is_fragment, at, part, subject, opens, under, path)
             )
             opens = quoted if kind == "prose" and patterns.QUESTION.search(quoted) else ""
             if leads_in(pieces[-1]) and len(quoted) <= _MAX_HEADING_CHARS:
                 under = quoted
     return pieces
-
-
-def _path_below(path: str, heading: str) -> str:
-    """Return a path with the heading below it, which only looks like one if the path lacks it."""
-    return path if not heading or heading in path.split(" > ") else f"{path} > {heading}".removeprefix(" > ")
 
 
 def heading_line(heading: str) -> str:
@@ -231,10 +224,10 @@ def _is_title(text: str, block: _Block, chunk: str, last: int) -> bool:
     if block.kind != "prose" or len(text) > 80 or "\n" in text or block.end >= last:
         return False
     text = text.rstrip("*_")
-    if patterns.QUESTION.search(text) and not _SENTENCE_END.search(text):
+    if patterns.QUESTION.search(text) and not patterns.SENTENCE_END.search(text):
         return True
     around = chunk[max(0, block.start - 2) : block.start] + chunk[block.end : block.end + 2]
-    return text[-1:].isalnum() and not around.strip() and not _CLAUSE.search(text)
+    return text[-1:].isalnum() and not around.strip() and not patterns.CLAUSE.search(text)
 
 
 def _quoted(text: str, block: _Block) -> str:
@@ -265,7 +258,7 @@ def _cells(row: str) -> list[str]:
 
 def _plain(text: str) -> str:
     """Return a text on one line without Markdown and the tags that Markdown allows."""
-    return " ".join(patterns.MARKUP.sub(_unmarked, _MARKER.sub("", text)).split())
+    return " ".join(patterns.MARKUP.sub(_unmarked, patterns.MARKER.sub("", text)).split())
 
 
 def _unmarked(match: re.Match[str]) -> str:
@@ -292,7 +285,7 @@ def _spans(chunk: str, block: _Block) -> list[tuple[int, int]]:
     trimmed: list[tuple[int, int]] = []
     for start, end in spans:
         text = chunk[start:end].rstrip()
-        if marks := _FOOTNOTES.search(text, max(0, len(text) - 40)):
+        if marks := patterns.FOOTNOTES.search(text, max(0, len(text) - 40)):
             text = text[: marks.start()].rstrip()
         end = start + len(text)
         if block.kind not in ("indented", "nested"):
@@ -309,22 +302,24 @@ def _spans(chunk: str, block: _Block) -> list[tuple[int, int]]:
 def _sentences(chunk: str, start: int, end: int) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     position = start
-    for match in _SENTENCE_END.finditer(chunk, start, end):
+    for match in patterns.SENTENCE_END.finditer(chunk, start, end):
         stop = match.start() + 1
         in_code = chunk.count("`", position, stop) % 2 and "`" in chunk[stop : stop + _LONGEST]
-        if in_code or _ABBREVIATION.search(chunk, max(position, stop - 12), stop):
+        if in_code or patterns.ABBREVIATION.search(chunk, max(position, stop - 12), stop):
             continue
         after = chunk[match.end() : match.end() + 1]
-        is_short = after.isdigit() and _SHORT_WORD.search(chunk, max(position, stop - 6), stop)
+        is_short = after.isdigit() and patterns.SHORT_WORD.search(chunk, max(position, stop - 6), stop)
         if is_short or (
             chunk[stop - 1] == "." and chunk[position : stop - 1].strip("*_").isalpha()
         ):  # "Max. 5 kg"
             continue
-        if _ORDINAL.search(chunk, max(position, stop - 4), stop) and _MONTH.match(chunk, stop):
+        if patterns.ORDINAL.search(chunk, max(position, stop - 4), stop) and patterns.MONTH.match(
+            chunk, stop
+        ):
             continue
         if patterns.ITEM.fullmatch(chunk[position : match.end()]):  # "1." of a numbered item
             continue
-        closing = _CLOSING.match(chunk, stop, end)
+        closing = patterns.CLOSING.match(chunk, stop, end)
         spans.append((position, closing.end() if closing else stop))
         position = match.end()
     return [*spans, (position, end)] if position < end else spans
@@ -348,13 +343,14 @@ def following(piece: Piece, part: Sequence[Piece]) -> Piece | None:
 
 
 def together(
-    piece: Piece, part: Sequence[Piece], *, is_procedure: bool, most_chars: int = MAX_LIST_CHARS
+    piece: Piece, part: Sequence[Piece], *, is_procedure: bool, used_chars: int = 0
 ) -> Sequence[Piece]:
     """Return a piece with what it leads in to, code with its lead-in, and a step of a procedure with all.
 
     Of a long list that a piece leads in to, the first items are returned, of a procedure or code all or none,
-    and at most ``most_chars`` in all, unless the piece alone is longer.
+    and at most ``_MAX_LIST_CHARS`` with those used, unless the piece alone is longer.
     """
+    most_chars = _MAX_LIST_CHARS - used_chars
     at, is_step = part.index(piece), is_procedure and piece.kind == "step"
     lead = next((i for i, one in enumerate(part) if one.kind != "prose"), len(part)) - 1
     if lead >= 0 and lead + 1 < len(part) and (at == lead or piece.kind == "code" or is_step):

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from vectorforge.llm.providers.extractive import NO_ANSWER
-from vectorforge.llm.providers.patterns import terms
+from vectorforge.llm.providers.words import terms
 from vectorforge.patterns import pattern_of
 from vectorforge.pipeline.citations.claims import (
     Claim,

@@ -9,8 +9,8 @@ from functools import cached_property
 from itertools import chain, islice, pairwise
 from typing import TypeAlias
 
-from vectorforge.llm.providers.patterns import Piece, terms
-from vectorforge.llm.providers.quotations import split
+from vectorforge.llm.providers.quotations import Piece, split
+from vectorforge.llm.providers.words import terms
 from vectorforge.patterns import pattern_of
 from vectorforge.pipeline.citations import names
 from vectorforge.pipeline.citations.quantities import (

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Literal, TypeAlias
 
 from vectorforge.llm.providers.extractive import NO_ANSWER
-from vectorforge.llm.providers.patterns import stem, terms
+from vectorforge.llm.providers.words import stem, terms
 from vectorforge.patterns import pattern_of
 from vectorforge.pipeline.citations.labels import replace_labels
 from vectorforge.pipeline.citations.names import fold

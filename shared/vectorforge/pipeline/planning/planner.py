@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from vectorforge.deadline import Deadline
 from vectorforge.errors import LLMCircuitOpenError, LLMError
-from vectorforge.llm.providers.patterns import terms
+from vectorforge.llm.providers.words import terms
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import LLMRequestConfig, Message
 from vectorforge.pipeline.citations.labels import neutralise_labels
