@@ -2,8 +2,11 @@
 
 import pytest
 
+from tests.support.rag.chunks import make_chunk
+from tests.unit.extractive_answers import RHINE, answer
 from vectorforge.llm.providers.quotations import split
 from vectorforge.llm.providers.words import all_terms, stem, terms
+from vectorforge.pipeline.citations.check import CitationChecker
 
 # --- cutting
 
@@ -209,7 +212,7 @@ def test_long_code_is_split_by_line_and_long_sentence_at_word() -> None:
 
 
 def test_unclosed_fence_ends_with_chunk() -> None:
-    assert pieces("```\nx = 1\n\ny = 2") == ["```\nx = 1\n\ny = 2"]
+    assert pieces("```\nx = 1\n\ny = 2") == ["```\nx = 1\n\ny = 2\n```"]
 
 
 @pytest.mark.parametrize(
@@ -280,3 +283,13 @@ def test_stop_words_are_excluded_from_terms(text: str, expected: set[str]) -> No
 def test_identifiers_and_numbers_also_count_as_a_whole() -> None:
     found = all_terms("Set VECTORFORGE_TOP_K to 1.5, as in $eq and max_len.")
     assert found == {"set", "vectorforge_top_k", "1", "5", "1.5", "eq", "$eq", "max", "len", "max_len"}
+
+
+async def test_code_that_the_end_of_its_chunk_cuts_is_closed_and_cited() -> None:
+    text = "Run it:\n\n```sh\nmake run"
+    assert pieces(text) == ["Run it:", "```sh\nmake run\n```"]
+    assert pieces(f"{RHINE}\n```") == pieces(RHINE)
+    checker = CitationChecker("make run", [make_chunk(text)])
+    checker.feed(await answer("make run", text))
+    checker.finish()
+    assert {citation.source_number for citation in checker.citations} == {1}

@@ -233,7 +233,10 @@ def _is_title(text: str, block: _Block, chunk: str, last: int) -> bool:
 def _quoted(text: str, block: _Block) -> str:
     """Return the text of a piece as people quote it."""
     if block.kind == "code":
-        return text
+        lines = text.split("\n")
+        if not patterns.FENCE.match(text) or (len(lines) > 1 and patterns.FENCE.match(lines[-1])):
+            return text
+        return f"{text}\n```" if len(lines) > 1 else ""  # a label in an open fence would be code
     if block.kind == "indented" or (block.kind == "nested" and "\n" in text):
         return f"```\n{textwrap.dedent(text)}\n```"
     if block.kind == "row" and "|" in text:
