@@ -23,6 +23,16 @@ SERVICES = """Berikut harga layanan perbaikan kami:
 | Penggantian layar | Rp 1.200.000 |
 | Perbaikan kamera | Rp 500.000 |
 """
+LEAVE = """## خطوات الطلب
+
+1. افتح بوابة الموارد البشرية.
+2. اختر نوع الإجازة.
+
+| النوع | المدة |
+|---|---|
+| إجازة سنوية | 21 يومًا |
+| إجازة مرضية | 14 يومًا |
+"""
 PLANS = """The limits of a plan are these:
 
 - Free: 100 requests.
@@ -74,3 +84,9 @@ async def test_table_of_which_the_query_names_no_row_is_quoted_whole(
 ) -> None:
     quoted = await quotation(question, text)
     assert len([line for line in quoted.split("\n") if line.endswith("[Source 1]")]) == 1 + count
+
+
+async def test_query_for_the_steps_quotes_them_instead_of_rows() -> None:
+    quoted = await answer("ما هي خطوات طلب الإجازة؟", LEAVE)
+    steps = "1. افتح بوابة الموارد البشرية. [Source 1]\n2. اختر نوع الإجازة. [Source 1]"
+    assert quoted == f"خطوات الطلب:\n{steps}"

@@ -274,6 +274,7 @@ def test_inflected_forms_share_a_stem(one: str, other: str) -> None:
         ("睡觉的猫", {"睡觉", "觉的", "的猫"}),
         ("猫是谁", {"猫是"}),
         ("错误E05在2024年", {"错误", "e05", "在", "2024", "年"}),
+        ("Große İzmir", {"gross", "izmir"}),
     ],
 )
 def test_stop_words_are_excluded_from_terms(text: str, expected: set[str]) -> None:

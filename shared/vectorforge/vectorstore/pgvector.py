@@ -1,9 +1,10 @@
 """The vector store in PostgreSQL with pgvector."""
 
+import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from vectorforge.db.repositories.document_repo import CurrentDocument
@@ -30,7 +31,6 @@ from vectorforge.vectorstore.filters.sql import SearchFilter
 from vectorforge.vectorstore.search.matches import SearchShape
 from vectorforge.vectorstore.search.search import Search, Searcher
 from vectorforge.vectorstore.search.vectors import index_kind
-from vectorforge.vectorstore.search.words import with_number_forms
 from vectorforge.vectorstore.validation import (
     check_text,
     checked_profile,
@@ -46,6 +46,10 @@ from vectorforge.vectorstore.writes.replacement import PreparedDocument, prepare
 
 if TYPE_CHECKING:  # only a database with read replicas needs it
     from vectorforge.db.reader import Reader
+
+_GROUPED: Final = re.compile(r"(?<![\w.,])(\d{1,3}([.,'’\u2009\u202f\xa0 ])\d{3}(?:\2\d{3})*)(?!\d)(\.\d+)?")
+_PLAIN: Final = re.compile(r"(?<![\w.,])([1-9]\d{4,8})(\.\d+)?(?!\w)")
+"""Numbers of five to nine digits: of four, most are years, and longer ones are ids."""
 
 
 class PgVectorStore(VectorStore):
@@ -130,7 +134,7 @@ class PgVectorStore(VectorStore):
                     "tenant": self._db.tenant_id,
                     "profile": None if profile_id is None else checked_profile(profile_id),
                     "query": None if query is None else wire_vector(query),
-                    "query_text": query_text and with_number_forms(query_text),
+                    "query_text": query_text and _with_number_forms(query_text),
                     "context_text": context_text,
                     "dense_weight": dense_weight,
                     **({} if condition is None else {**condition.params, "narrowing": condition.narrowing}),
@@ -251,3 +255,15 @@ def _check_scope(
             "The documents of this collection belong to profiles: profile_id is required.",
             field="profile_id",
         )
+
+
+def _with_number_forms(text: str) -> str:
+    """Add the other forms of its numbers to a query: 1234567 for 1,234,567 or 1.234.567, and the reverse.
+
+    The parser reads the former as one word, 1,234,567 as three and 1.234.567 as another one.
+    """
+    forms = [re.sub(r"\D", "", number[1]) + (number[3] or "") for number in _GROUPED.finditer(text)]
+    for number in _PLAIN.finditer(text):
+        grouped = f"{int(number[1]):,}"
+        forms += [grouped + (number[2] or ""), grouped.replace(",", ".")]
+    return " ".join([text, *forms])

@@ -64,12 +64,18 @@ NAME_QUESTION: Final = pattern_of(
     re.IGNORECASE,
 )
 PROCEDURE: Final = pattern_of(
-    r"\b(?:how (?:do|can|should|must|does|is|are|to)|steps?|order|comment|c[oó]mo)\b|如何|怎么"
+    r"\b(?:how (?:do|can|should|must|does|is|are|to)|step|order|comment|c[oó]mo)\b|如何|怎么"
     rf"|\bwie\b(?! {_MEASURES}\b)|\b(?:jak|как|πώς|nasıl|hoe|hur|hvordan|bagaimana|thế nào)\b"
     "|كيف|कैसे|どう(?:すれば|やって)|어떻게|อย่างไร",
     re.IGNORECASE,
 )
 """Query about a procedure."""
+STEPS: Final = pattern_of(
+    r"\b(?:steps|schritte|étapes|pasos|passos|passaggi|stappen|steg|trin|kroki|шаг(?:и|ов)|βήματα|adımlar|langkah"
+    r"|bước)\b|步骤|步驟|手順|단계|ขั้นตอน|चरण|خطوات",
+    re.IGNORECASE,
+)
+"""Query for the steps of a procedure."""
 ENGLISH_QUERY: Final = pattern_of(
     r"\b(?:the|what|how|which|does|who|when|why|where|is|are|can|did)\b", re.IGNORECASE
 )

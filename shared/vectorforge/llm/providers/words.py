@@ -59,9 +59,8 @@ def _acronyms(words: Iterable[str], text: str) -> Iterator[str]:
 def _meaningful(words: set[str], text: str) -> set[str]:
     """Return words without stop words, of which those in capitals alone count: "it" in "Call IT."."""
     has_small = not all(map(str.isupper, filter(str.isalpha, text)))
-    return words - patterns.STOP_WORDS | set(
-        _acronyms(words & patterns.STOP_WORDS, text) if has_small else ()
-    )
+    stop_words = words & patterns.STOP_WORDS
+    return words - stop_words | set(_acronyms(stop_words, text) if has_small else ())
 
 
 def terms(text: str) -> frozenset[str]:
@@ -69,7 +68,7 @@ def terms(text: str) -> frozenset[str]:
     if text.isascii():
         words = set(patterns.WORD.findall(text.lower()))
         return frozenset(map(stem, _meaningful(words, text)))
-    words = set(patterns.MARKED_WORD.findall(text.lower()))
+    words = set(patterns.MARKED_WORD.findall(text.lower().replace("ß", "ss").replace("i\u0307", "i")))
     stems: set[str] = set()
     for word in _meaningful(words, text):
         if runs := patterns.UNSPACED.findall(word):
@@ -192,15 +191,18 @@ class WeightedQuery:
         score += _WEIGHT_OPENING * self.coverage(candidate.opens)
         score += _WEIGHT_RANK / (1 + candidate.source)
         score += _WEIGHT_RELEVANCE * candidate.relevance
-        score += _WEIGHT_TYPE * self._answer_type(piece.text)
+        score += _WEIGHT_TYPE * self._answer_type(piece)
         if candidate.subject and candidate.subject <= self.terms:
             score += _WEIGHT_KEY + _WEIGHT_SUBJECT * self.coverage(candidate.subject)
         score -= _PENALTY_SHORT * (piece.kind == "prose" and len(piece.text) < _SHORT)
         score += self._has_identifiers(candidate.terms | candidate.before)
         return score - _PENALTY_FRAGMENT * piece.is_fragment
 
-    def _answer_type(self, text: str) -> float:
-        """Return 1 if the text has what the query word requires (a number, a name, a reason), else 0."""
+    def _answer_type(self, piece: Piece) -> float:
+        """Return 1 if a piece is what the query asks for (a step, a number, a name, a reason), else 0."""
+        text = piece.text
+        if patterns.STEPS.search(self.text):
+            return float(piece.kind == "step")
         if patterns.NUMERIC_QUESTION.search(self.text):
             return float(bool(patterns.NUMERIC_ANSWER.search(text)))
         if patterns.NAME_QUESTION.search(self.text):
@@ -232,7 +234,7 @@ class WeightedQuery:
     def is_procedure(self, best: Piece) -> bool:
         """Return True for a query about a procedure, by its words or those above the steps that it found."""
         is_above = best.kind == "step" and self._share(terms(best.heading)) >= _PROCEDURE_SHARE
-        return is_above or bool(patterns.PROCEDURE.search(self.text))
+        return is_above or bool(patterns.PROCEDURE.search(self.text) or patterns.STEPS.search(self.text))
 
     def is_covered(self, ranked: Sequence[Candidate], cosines: Sequence[float]) -> bool:
         """Return True if the candidates cover the query.

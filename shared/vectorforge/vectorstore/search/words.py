@@ -9,7 +9,6 @@ N and the mean length are maintained by triggers with each write, and df is coun
 exact. All three are those of the whole collection: a filter excludes chunks and changes no score.
 """
 
-import re
 from typing import Final, NamedTuple
 
 K1: Final = 1.5
@@ -119,23 +118,6 @@ best_by_words AS MATERIALIZED (
     LIMIT %(depth)s
 )
 """
-
-
-_GROUPED: Final = re.compile(r"(?<![\w.,])(\d{1,3}([.,'’\u2009\u202f\xa0 ])\d{3}(?:\2\d{3})*)(?!\d)(\.\d+)?")
-_PLAIN: Final = re.compile(r"(?<![\w.,])([1-9]\d{4,14})(\.\d+)?(?!\w)")
-"""Numbers of five digits or more: of four, most are years."""
-
-
-def with_number_forms(text: str) -> str:
-    """Add the other forms of its numbers to a query: 1234567 for 1,234,567 or 1.234.567, and the reverse.
-
-    The parser reads the former as one word, 1,234,567 as three and 1.234.567 as another one.
-    """
-    forms = [re.sub(r"\D", "", number[1]) + (number[3] or "") for number in _GROUPED.finditer(text)]
-    for number in _PLAIN.finditer(text):
-        grouped = f"{int(number[1]):,}"
-        forms += [grouped + (number[2] or ""), grouped.replace(",", ".")]
-    return " ".join([text, *forms])
 
 
 def lexical_ctes(
