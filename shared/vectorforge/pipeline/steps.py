@@ -96,7 +96,7 @@ class QuerySteps:
             with self._stage(run, "context"):
                 payload = self._build_context(run)
             yield SourcesEvent(payload.sources, run.retrieved, run.timings.retrieval_ms)
-            for step in self.ladder.without_vectors(run):
+            for step in self.ladder.search_steps(run):
                 yield step
             answer = self.ladder.answer(run, self._build_context)
         with self._stage(run, "generate"):

@@ -46,9 +46,11 @@ class Funnel:
         return self.candidates - self.below_min_score - self.dropped_by_budget
 
 
-Degradation: TypeAlias = Literal["lexical", "provider", "stale", "passages", "ungrounded", "template"]
-"""Fallback: a lexical search in place of a hybrid one, another provider, an expired cached answer, quoted
-chunks, a model without chunks, a fixed sentence."""
+Degradation: TypeAlias = Literal[
+    "lexical", "not_reranked", "provider", "stale", "passages", "ungrounded", "template"
+]
+"""Fallback: a lexical search in place of a hybrid one, the order of the search in place of the reranker's,
+another provider, an expired cached answer, quoted chunks, a model without chunks, a fixed sentence."""
 CitationVerdict: TypeAlias = Literal["supported", "unsupported", "unchecked"]
 """Result of comparing a sentence's words with the cited chunk; "unchecked": they do not decide it."""
 

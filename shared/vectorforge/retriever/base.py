@@ -175,7 +175,7 @@ class RetrievedChunks(NearestChunks):
         below_min_score: Number of chunks dropped for their score.
         search_mode: Mode that found the chunks, or None if unknown.
         vectors_error: Error because of which a hybrid search ran without vectors, or None.
-        rerank_error: Reason why the reranker did not order the chunks, or None.
+        rerank_error: Error because of which the reranker did not order the chunks, or None.
         new_vector: Collection, query and vector to store, if the caller has made the look-up; else None.
     """
 
@@ -187,7 +187,7 @@ class RetrievedChunks(NearestChunks):
         self.below_min_score = len(chunks) - len(passing)
         self.search_mode: SearchMode | None = None
         self.vectors_error: VectorForgeError | None = None
-        self.rerank_error: str | None = None
+        self.rerank_error: VectorForgeError | None = None
         self.new_vector: tuple[Collection, str, Vector] | None = None
 
     @property

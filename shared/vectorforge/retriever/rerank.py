@@ -155,7 +155,7 @@ class RerankingRetriever(BaseRetriever):
         except DeadlineExceededError:
             raise
         except (VectorForgeError, TimeoutError, ExceptionGroup) as exc:
-            chunks.rerank_error = _reason(exc)
+            chunks.rerank_error = RerankError(_reason(exc))
             logger.warning("The chunks were not reranked: %s", chunks.rerank_error)
         del chunks[request.candidates or request.top_k :]
         return chunks

@@ -67,7 +67,7 @@ def test_ask_with_unreachable_model_names_the_command_that_shows_the_reason(hand
     assert "vectorforge providers check" in done.stderr
 
 
-def test_search_with_failing_reranker_warns_and_reports_it(handbook: CommandLine) -> None:
+def test_search_and_ask_with_failing_reranker_warn_and_report_it(handbook: CommandLine) -> None:
     reranker = {"VECTORFORGE_RERANK_URL": "http://127.0.0.1:9/rerank", "VECTORFORGE_RERANK_FORMAT": "tei"}
     failing = replace(handbook, settings=reranker)
     (handbook.folder / "pets.jsonl").write_text('{"id": 1, "text": "cats"}\n{"id": 2, "text": "a cat"}\n')
@@ -79,6 +79,9 @@ def test_search_with_failing_reranker_warns_and_reports_it(handbook: CommandLine
     assert json.loads(done.stderr)["warning"].startswith(warning)
     assert json.loads(done.stdout)["degraded"] == ["not_reranked"]
     assert handbook.json(*question)["degraded"] == []
+    asked = failing("ask", *question[1:], "--json")
+    assert json.loads(asked.stderr)["warning"].startswith("The reranker failed")
+    assert json.loads(asked.stdout)["degraded"] == ["not_reranked"]
 
 
 def test_search_and_ask_without_results_exit_with_1(vectorforge: CommandLine) -> None:

@@ -23,7 +23,7 @@ from tests.support.vendors.fake_embeddings import FakeEmbeddingsServer
 from tests.support.vendors.fake_openai import FakeOpenAI
 from tests.support.vendors.fake_vendor import Reply
 from tests.support.vendors.vendor_behaviour import Behaviour, Failure
-from vectorforge.config import LLMSettings, QuerySettings
+from vectorforge.config import LLMSettings, QuerySettings, RerankSettings
 from vectorforge.embedding.providers.openai import OpenAIEmbeddingProvider
 from vectorforge.llm.providers.anthropic import AnthropicProvider
 from vectorforge.llm.providers.openai import OpenAIProvider
@@ -100,17 +100,20 @@ async def start(
     make_tenant: Callable[[], str],
     vendors: tuple[FakeOpenAI, FakeAnthropic, FakeEmbeddingsServer],
 ) -> AsyncIterator[Start]:
-    """Start a server, optionally with ``fallbacks`` and settings of queries."""
+    """Start a server, optionally with ``fallbacks``, a reranker and settings of queries."""
     first, second, embedder = vendors
     async with AsyncExitStack() as stack:
 
-        async def make(fallbacks: tuple[str, ...] = (), url: str = "", **query: Any) -> Surroundings:
+        async def make(
+            fallbacks: tuple[str, ...] = (), url: str = "", rerank: str | None = None, **query: Any
+        ) -> Surroundings:
             tenant = make_tenant()
             config = settings_for(
                 url or postgres_server.app_url,
                 [tenant],
                 llm=LLMSettings(llm_fallbacks=list(fallbacks)),
                 query=QuerySettings(**query),
+                rerank=RerankSettings(rerank_url=rerank, rerank_format="tei"),
             )
             providers = (
                 OpenAIProvider(SecretStr(first.api_key), base_url=first.base_url, retries=0),

@@ -12,6 +12,8 @@ from tests.conftest import ObservedPostgres
 from tests.integration.degradation.conftest import BROKEN, QUESTION, RAG, Start, Surroundings
 from tests.support.http.mcp_client import mcp_client
 from tests.support.postgres.pgbouncer import PgBouncer
+from tests.support.vendors.fake_reranker import FakeReranker
+from tests.support.vendors.fake_vendor import Reply
 from tests.support.vendors.vendor_behaviour import Behaviour, Failure
 
 
@@ -121,6 +123,22 @@ async def test_query_without_embedder_falls_back_to_lexical_search(start: Start)
     assert (row["degraded"], row["provider"]) == (["lexical", "provider"], "anthropic")
     nothing = await here.client.post(RAG, json={**QUESTION, "query": "xylophone"})  # no chunk has the word
     assert nothing.status_code == 503
+
+
+async def test_failed_reranker_is_reported_and_its_answer_not_cached(start: Start) -> None:
+    async with FakeReranker(api_key="") as reranker:
+        here = await start(rerank=f"{reranker.origin}/rerank")
+        here.first.unscripted = Reply(texts=("Let the dough rise for two hours [Source 1].",))
+        reranker.replies += [None, None]
+        answer = await here.ask()
+        events = await here.stream()
+        assert (answer["degraded"], answer["provider"]) == (["not_reranked"], "openai")
+        assert [e.name for e in events[:3]] == ["meta", "sources", "degraded"]
+        assert (events[2].data["step"], events[2].data["reason"]) == ("not_reranked", "retrieval_error")
+        assert (await here.row(answer["id"]))["degraded"] == ["not_reranked"]
+        assert here.counted("not_reranked") == here.metrics.total("pipeline.query.faults") == 2
+        whole, cached = await here.ask(), await here.ask()
+    assert (whole["degraded"], whole["cached"], cached["degraded"], cached["cached"]) == ([], False, [], True)
 
 
 def searches(here: Surroundings, query: str, mode: str = "hybrid") -> list[Any]:

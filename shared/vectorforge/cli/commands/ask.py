@@ -148,6 +148,7 @@ _DEGRADED = {
     "stale": f"The model is unavailable; showing an earlier answer to the same question. {_CHECK}",
     "passages": f"The model is unavailable; showing the retrieved passages. {_CHECK}",
     "lexical": "The question could not be embedded; passages were found by keyword only.",
+    "not_reranked": "The reranker failed; the passages are in the order of the search.",
     "ungrounded": "The documents cannot be searched; the model answers without them.",
     "template": f"The model is unavailable. {_CHECK}",
 }

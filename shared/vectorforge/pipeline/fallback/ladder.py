@@ -4,9 +4,10 @@
 the same query on the same documents ("stale"); 4. quoted chunks ("chunks"); 5. the fixed sentence of the
 API surface, if it has one ("template"); 6. 503 with Retry-After.
 
-If the query cannot be embedded, a hybrid search falls back to a lexical one ("lexical"), and the steps above
-follow. If the search fails, 3, 5 and 6 remain; a model is called without chunks only if the request allows it
-("ungrounded"). No fallback is used after the first token.
+If the query cannot be embedded, a hybrid search falls back to a lexical one ("lexical"); if the reranker
+fails, the order of the search is used ("not_reranked"). The steps above follow. If the search fails, 3, 5 and
+6 remain; a model is called without chunks only if the request allows it ("ungrounded"). No fallback is used
+after the first token.
 """
 
 import time
@@ -100,10 +101,12 @@ class DegradationLadder:
         for event in await self._replacement(run, error):
             yield event
 
-    def without_vectors(self, run: QueryRun) -> Iterator[DegradedEvent]:
-        """Yield a ``DegradedEvent`` if a fault reduced the search to a lexical one."""
-        if run.retrieved.vectors_error is not None:
-            yield self._step(run, "lexical", run.retrieved.vectors_error)
+    def search_steps(self, run: QueryRun) -> Iterator[DegradedEvent]:
+        """Yield a ``DegradedEvent`` for each fallback of the search itself."""
+        if (error := run.retrieved.vectors_error) is not None:
+            yield self._step(run, "lexical", error)
+        if (error := run.retrieved.rerank_error) is not None:
+            yield self._step(run, "not_reranked", error)
 
     def _ready_answer(self, run: QueryRun) -> Iterator[QueryEvent] | None:
         """Return the answer that needs no model: a cached one, or the sentence for an empty result."""
