@@ -40,7 +40,8 @@ class VectorForgeRetriever(BaseRetriever):
         headers = {"Authorization": f"Bearer {self.api_key.get_secret_value()}"} if self.api_key else {}
         body = {"query": query, "collection": self.collection, "top_k": self.top_k, "filters": self.filters}
         response = httpx2.post(f"{self.url}/v1/search", json=body, headers=headers, timeout=TIMEOUT_S)
-        response.raise_for_status()
+        if not response.is_success:
+            raise ValueError(f"{response.status_code}: {response.text}")
         return [
             Document(
                 id=chunk["chunk_id"],

@@ -108,6 +108,11 @@ async def test_langchain_example_retrieves_and_answers(api: LiveApi, tenant: str
     assert "Set OPENAI_API_KEY" in without
 
 
+async def test_langchain_example_with_rejected_query_prints_the_reason(api: LiveApi, tenant: str) -> None:
+    with pytest.raises(AssertionError, match=r"Failed: 422: .*Query cannot be empty"):
+        await run(api, tenant, python("langchain_retriever.py", " "))
+
+
 async def test_curl_example_uses_each_api_surface_and_cleans_up(api: LiveApi, tenant: str) -> None:
     printed = await run(api, tenant, ["bash", str(EXAMPLES / "curl.sh")])
     parts = {part.partition("\n")[0]: part.partition("\n")[2] for part in printed.split("== ")[1:]}
