@@ -14,7 +14,7 @@ from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import VectorForgeConfig
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.errors import InvalidInputError, NotFoundError
-from vectorforge.pipeline.presets import RAG_QUERY
+from vectorforge.pipeline.presets import RAG_QUERY, validated_options
 from vectorforge.pipeline.types import QueryResult
 from vectorforge.threads import LoopThread
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, SearchMode, location_text
@@ -112,14 +112,17 @@ class RAGService:
             k: Chunks to retrieve, from 1 to ``config.query.max_top_k``; default: 5, or the variant's.
             filters: As for ``search_documents``.
             variant: Name of a variant; default: from the split in the settings.
-            **options: Other fields of ``QueryConfig``, which override the variant.
+            **options: Other fields of ``QueryConfig``, which override the variant. Their values may be as in
+                JSON: names of modes, messages as mappings.
 
         Raises:
+            TypeError: An option is unknown.
+            InvalidInputError: An option has an invalid value.
             VectorForgeError: As ``QueryService.query``.
         """
-        explicit = {**options, **({} if k is None else {"top_k": k})}
+        explicit = validated_options({**options, **({} if k is None else {"top_k": k})})
         config = RAG_QUERY.config(
-            self._tenant.choose_variant(variant, options.get("conversation_id")), filters=filters, **explicit
+            self._tenant.choose_variant(variant, explicit.get("conversation_id")), filters=filters, **explicit
         )
 
         async def answer() -> QueryResult:

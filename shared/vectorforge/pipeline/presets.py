@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from vectorforge.errors import InvalidInputError
 from vectorforge.pipeline.context import ContextConfig, ContextFormat, SourceFormat
@@ -19,6 +19,9 @@ from vectorforge.pipeline.types import Citation, HistoryMessage, QueryConfig, St
 from vectorforge.pipeline.variants import Variant
 from vectorforge.tokens import estimate_tokens
 from vectorforge.types import RetrievedChunk, SearchMode
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 PROFILE_CONTEXT_CHARS: Final = 2_000
 """Default length of a profile's context."""
@@ -171,6 +174,30 @@ class Preset:
             exchanges=last_exchanges(config.history) if in_context else (),
             user_template=None if config.system_prompt else self.user_template,
         )
+
+
+@cache
+def _option_types() -> "TypeAdapter[QueryConfig]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(QueryConfig)
+
+
+def validated_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert values, which may be as in JSON, to the types of ``QueryConfig``; unknown options remain.
+
+    Raises:
+        InvalidInputError: A value is invalid.
+    """
+    from pydantic import ValidationError
+
+    try:
+        config = _option_types().validate_python(options)
+    except ValidationError as exc:
+        error = exc.errors()[0]
+        field = ".".join(map(str, error["loc"]))
+        raise InvalidInputError(f"`{field}`: {error['msg']}.", field=field) from None
+    return {name: getattr(config, name, value) for name, value in options.items()}
 
 
 VECTORFORGE = Preset("vectorforge")

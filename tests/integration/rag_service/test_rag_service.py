@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,35 @@ def test_query_returns_answer_with_filtered_chunks(service: RAGService) -> None:
     result = service.query("When do cats sleep?", k=2, filters={"year": "2024"})
     assert result.answer == "Cats do."
     assert [chunk.document_source for chunk in result.retrieved_chunks] == ["cats.md", "tax.md"]
+
+
+def test_query_options_are_accepted_as_in_json(service: RAGService) -> None:
+    history = [{"role": "user", "content": "Do cats sleep?"}, {"role": "assistant", "content": "Yes."}]
+    result = service.query("When do cats sleep?", search_mode="lexical", history=history, rewrite=False)
+    assert (result.answer, result.funnel.search_mode) == ("Cats do.", SearchMode.LEXICAL)
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"k": "many"}, "top_k"),
+        ({"search_mode": "words"}, "search_mode"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"conversation_id": "mine"}, "conversation_id"),
+        ({"history": [{"role": "user"}]}, "history.0.content"),
+    ],
+)
+def test_query_with_invalid_option_names_the_field(
+    service: RAGService, options: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=f"`{field}`") as caught:
+        service.query("When do cats sleep?", **options)
+    assert caught.value.field == field
+
+
+def test_query_with_unknown_option_raises_type_error(service: RAGService) -> None:
+    with pytest.raises(TypeError, match="serch_mode"):
+        service.query("When do cats sleep?", serch_mode="dense")
 
 
 def test_errors_of_async_services_are_raised(service: RAGService) -> None:
