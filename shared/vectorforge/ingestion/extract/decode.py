@@ -66,7 +66,7 @@ def decode(content: bytes, declared: str | None = None) -> tuple[str, list[str]]
     text, replaced = clean(text)
     if replaced:
         warnings.append(replaced_warning(replaced))
-    return composed(text), warnings
+    return normalize("NFC", text), warnings
 
 
 def replaced_warning(number: int, which: str = "that cannot be stored (NUL or lone surrogates)") -> str:
