@@ -6,7 +6,7 @@ query: a call names words and a number of chunks, and nothing else of it is read
 """
 
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Final, TypeAlias
@@ -39,15 +39,18 @@ async def generate_with_searches(
     target: ModelTarget,
     breaker: CircuitBreaker | None,
     build_context: _BuildContext,
+    steps: Callable[[QueryRun], Iterable[QueryEvent]],
     *,
     limit_s: float | None = None,
 ) -> AsyncGenerator[QueryEvent, None]:
     """Call one model, run its searches, and repeat; arguments as for ``generate_answer``.
 
-    ``build_context`` numbers the chunks found, within the budget of the prompt.
+    ``build_context`` numbers the chunks found, within the budget of the prompt; ``steps`` returns events
+    for those of the searches so far.
 
     Yields:
-        As ``generate_answer``; and ``SourcesEvent`` after each round of searches, with all chunks so far.
+        As ``generate_answer``; and ``SourcesEvent`` after each round of searches, with all chunks so far,
+        and the events of ``steps``.
 
     Raises:
         VectorForgeError: As ``generate_answer``, or a search failed.
@@ -67,6 +70,8 @@ async def generate_with_searches(
         if not run.search_calls or run.outcome != "answered":
             break
         yield await _searched(run, build_context)
+        for event in steps(run):
+            yield event
         payload = run.payload or payload
         if run.answer:  # what the model wrote before its search
             run.answer += "\n\n"
@@ -128,6 +133,8 @@ async def _result(run: QueryRun, call: ToolCall, build_context: _BuildContext) -
     ids = {chunk.chunk.id for chunk in found}
     found[:] = [*run.retrieved, *new]  # chunks keep their labels
     found.below_min_score = 0  # a chunk may be in several searches
+    found.vectors_error = found.vectors_error or run.retrieved.vectors_error
+    found.rerank_error = found.rerank_error or run.retrieved.rerank_error
     run.retrieved = found
     build_context(run)
     return _shown(run, ids)

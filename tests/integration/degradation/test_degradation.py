@@ -13,7 +13,7 @@ from tests.integration.degradation.conftest import BROKEN, QUESTION, RAG, Start,
 from tests.support.http.mcp_client import mcp_client
 from tests.support.postgres.pgbouncer import PgBouncer
 from tests.support.vendors.fake_reranker import FakeReranker
-from tests.support.vendors.fake_vendor import Reply
+from tests.support.vendors.fake_vendor import Reply, ToolCall
 from tests.support.vendors.vendor_behaviour import Behaviour, Failure
 
 
@@ -139,6 +139,24 @@ async def test_failed_reranker_is_reported_and_its_answer_not_cached(start: Star
         assert here.counted("not_reranked") == here.metrics.total("pipeline.query.faults") == 2
         whole, cached = await here.ask(), await here.ask()
     assert (whole["degraded"], whole["cached"], cached["degraded"], cached["cached"]) == ([], False, [], True)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_fallbacks_of_searches_by_model_are_reported_once(start: Start, stream: bool) -> None:
+    call = ToolCall("search_documents", {"query": "dough or chain"})
+    searching = Reply(texts=(), tool_calls=(call,), finish="tool")
+    async with FakeReranker(api_key="") as reranker:
+        here = await start(rerank=f"{reranker.origin}/rerank")
+        await here.embedder.__aexit__()
+        here.first.script(searching, searching, Reply(texts=("Two hours [Source 1].",)))
+        reranker.replies.append(None)  # the second search is reranked
+        messages: Any = [{"role": "user", "content": QUESTION["query"]}]
+        body = {"model": "vectorforge/default", "messages": messages, "retrieval": "tool", "stream": stream}
+        response = await here.client.post("/v1/chat/completions", json=body)
+    assert '"degraded":["lexical","not_reranked"]' in response.text.replace(" ", "")
+    (row,) = (await here.client.get("/v1/queries")).json()["queries"]
+    assert row["degraded"] == ["lexical", "not_reranked"]
+    assert (here.counted("lexical"), here.counted("not_reranked")) == (1, 1)
 
 
 def searches(here: Surroundings, query: str, mode: str = "hybrid") -> list[Any]:

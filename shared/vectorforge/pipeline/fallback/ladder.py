@@ -102,10 +102,10 @@ class DegradationLadder:
             yield event
 
     def search_steps(self, run: QueryRun) -> Iterator[DegradedEvent]:
-        """Yield a ``DegradedEvent`` for each fallback of the search itself."""
-        if (error := run.retrieved.vectors_error) is not None:
+        """Yield a ``DegradedEvent`` for each fallback of the searches that is not reported yet."""
+        if (error := run.retrieved.vectors_error) is not None and "lexical" not in run.degraded:
             yield self._step(run, "lexical", error)
-        if (error := run.retrieved.rerank_error) is not None:
+        if (error := run.retrieved.rerank_error) is not None and "not_reranked" not in run.degraded:
             yield self._step(run, "not_reranked", error)
 
     def _ready_answer(self, run: QueryRun) -> Iterator[QueryEvent] | None:
@@ -224,7 +224,7 @@ class DegradationLadder:
         if run.config.search_tool is not None:
             from vectorforge.pipeline.tool_search import generate_with_searches
 
-            generate = partial(generate_with_searches, build_context=build_context)
+            generate = partial(generate_with_searches, build_context=build_context, steps=self.search_steps)
         try:
             async with aclosing(generate(run, payload, target, breaker, limit_s=limit_s)) as events:
                 async for event in events:
