@@ -6,18 +6,20 @@ asynchronous services of ``bootstrap``, or ``asyncio.to_thread``.
 
 import atexit
 import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any, Self
 
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.config import VectorForgeConfig
+from vectorforge.db.repositories.collection_repo import MAX_DIMENSION
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.errors import InvalidInputError, NotFoundError
 from vectorforge.pipeline.presets import RAG_QUERY, validated_options
 from vectorforge.pipeline.types import QueryResult
 from vectorforge.threads import LoopThread
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, SearchMode, location_text
+from vectorforge.vectorstore.validation import MAX_TOP_K, checked_integer
 
 
 class RAGService:
@@ -45,6 +47,7 @@ class RAGService:
         config = application.config
         self.tenant_id = tenant_id or config.server.local_tenant
         self._tenant = application.for_tenant(self.tenant_id)
+        self._max_top_k = config.query.max_top_k
         self._name = config.query.default_collection if collection is None else collection
         self._thread = LoopThread(open_migrated(application, migrator_url), name="RAGService")
         self.storage = CollectionStorage(self._thread, self._tenant, self._name)
@@ -86,6 +89,7 @@ class RAGService:
             message = "`search_mode` must be one of dense, hybrid and lexical."
             raise InvalidInputError(message, field="search_mode")
         mode = SearchMode(search_mode)
+        checked_integer(limit, "limit", self._max_top_k)
 
         async def search() -> list[dict[str, Any]]:
             collection = await self._tenant.find_collection(self._name)
@@ -155,7 +159,9 @@ class CollectionStorage:
         Raises:
             ConflictError: The collection exists.
             DimensionMismatchError: The model has another dimension.
+            InvalidInputError: The dimension is not an integer from 1 to 16,000.
         """
+        checked_integer(vector_size, "vector_size", MAX_DIMENSION)
         return self._thread.run(
             lambda: self._tenant.create_collection(
                 self.collection_name, dimension=vector_size, distance_metric=DistanceMetric.COSINE
@@ -175,6 +181,7 @@ class CollectionStorage:
             DimensionMismatchError: The vector has another dimension.
             InvalidInputError: An argument is invalid; ``FilterError`` for the conditions.
         """
+        checked_integer(limit, "limit", MAX_TOP_K)
 
         async def search() -> list[dict[str, Any]]:
             collection = await self._tenant.find_collection(self.collection_name)
@@ -209,7 +216,13 @@ class CollectionEmbedder:
         return self._thread.run(measure)
 
     def embed_text(self, text: str) -> list[float]:
-        """Return the vector of a query with the collection's prefix; may raise ``EmbeddingError``."""
+        """Return the vector of a query with the collection's prefix.
+
+        Raises:
+            InvalidInputError: It is not text.
+            EmbeddingError: It could not be embedded.
+        """
+        _check_text(text, "text")
 
         async def embed() -> list[float]:
             provider, model, query_prefix, _ = await self._model()
@@ -219,6 +232,11 @@ class CollectionEmbedder:
 
     def embed_batch(self, texts: Sequence[str]) -> list[list[float]]:
         """Return the vectors of chunks, in order, with the collection's prefix; errors as ``embed_text``."""
+        if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+            raise InvalidInputError("`texts` must be a list of texts.", field="texts")
+        texts = list(texts)
+        for place, text in enumerate(texts):
+            _check_text(text, f"texts.{place}")
 
         async def embed() -> list[list[float]]:
             provider, model, _, document_prefix = await self._model()
@@ -278,6 +296,11 @@ def get_rag_service() -> RAGService:
                 _resources.push(stack.pop_all())
             atexit.register(_resources.close)
         return _service
+
+
+def _check_text(value: object, field: str) -> None:
+    if not isinstance(value, str):
+        raise InvalidInputError(f"`{field}` must be text.", field=field)
 
 
 def _result(result: RetrievedChunk) -> dict[str, Any]:

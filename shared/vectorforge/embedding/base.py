@@ -17,6 +17,7 @@ from vectorforge.errors import (
     EmbeddingError,
     EmbeddingInputError,
     EmbeddingTimeoutError,
+    InvalidInputError,
     VectorForgeError,
 )
 from vectorforge.health import ComponentHealth, HealthChecker
@@ -172,6 +173,8 @@ class EmbeddingProvider(ABC):
         on_progress: Callable[[int], None] | None = None,
     ) -> "list[array[float]]":
         """Return the vectors of ``embed_documents`` as arrays of 4-byte floats, shared by equal texts."""
+        if isinstance(texts, str):  # else its letters would be embedded
+            raise InvalidInputError("`texts` must be a list of texts, not one text.", field="texts")
         model = model or self.default_model
         positions: dict[str, int] = {}
         for index, text in enumerate(texts):

@@ -26,7 +26,13 @@ from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.steps import QuerySteps
 from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.types import DoneEvent, ErrorEvent, QueryConfig, QueryEvent, QueryResult, TokenEvent
-from vectorforge.retriever.base import BaseRetriever, CollectionChoice, QueriedCollection, QueryPreprocessor
+from vectorforge.retriever.base import (
+    BaseRetriever,
+    CollectionChoice,
+    QueriedCollection,
+    QueryPreprocessor,
+    check_query,
+)
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, NoTracer, Tracer, measure
 
 logger = logging.getLogger(__name__)
@@ -248,9 +254,10 @@ class QueryService:
         Arguments as for ``query``; ``buffered`` requests the whole answer at once, ``stop`` ends it early.
 
         Raises:
-            VectorForgeError: The collection does not exist, a limit is reached, or the database failed; the
-                query is not logged.
+            VectorForgeError: The query is not text, the collection does not exist, a limit is reached, or the
+                database failed; the query is not logged.
         """
+        check_query(query)
         run = QueryRun(
             query=query,
             choice=CollectionChoice.of(collection_id),

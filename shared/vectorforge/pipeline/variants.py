@@ -77,7 +77,7 @@ class VariantCatalogue:
         """
         try:
             return self._variants[name]
-        except KeyError:
+        except (KeyError, TypeError):
             raise InvalidInputError(
                 f"There is no such variant; there are: {', '.join(self._variants)}.", field="variant"
             ) from None

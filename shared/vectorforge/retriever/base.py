@@ -56,8 +56,9 @@ class QueryPreprocessor:
         """Return the cleaned query; log a warning if it was cut.
 
         Raises:
-            InvalidInputError: Nothing is left.
+            InvalidInputError: It is not text, or nothing is left.
         """
+        check_query(query)
         # PostgreSQL cannot store NUL, and a lone surrogate cannot be encoded: both come from broken clients.
         query = query.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
         query = _SPACES.sub(" ", normalize("NFC", query.strip()))
@@ -68,6 +69,12 @@ class QueryPreprocessor:
             return CleanQuery(query, truncated=False)
         logger.warning(f"Query truncated from {len(query)} to {limit} chars")  # exact text: A-028
         return CleanQuery(query[:limit].rstrip(), truncated=True)
+
+
+def check_query(query: object) -> None:
+    """Raise InvalidInputError unless the query is text."""
+    if not isinstance(query, str):
+        raise InvalidInputError("`query` must be text.", field="query")
 
 
 _MAX_ATTEMPTS: Final = 3

@@ -34,6 +34,7 @@ from vectorforge.retriever.choice import search_chosen
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, SearchMode, Vector
 from vectorforge.vectorstore.base import NearestChunks, VectorStore
+from vectorforge.vectorstore.validation import checked_integer
 
 if TYPE_CHECKING:
     from vectorforge.db.repositories.query_lookup_repo import QueryVectorRepository
@@ -102,10 +103,7 @@ class HybridRetriever(BaseRetriever):
 
             return await find_diverse(self.find, request, self._max_top_k)
         with measure(self.metrics, "retriever.search", self._tags):
-            if not 1 <= request.top_k <= self._max_top_k:
-                raise InvalidInputError(
-                    f"top_k must be between 1 and {self._max_top_k}, not {request.top_k}.", field="top_k"
-                )
+            checked_integer(request.top_k, "top_k", self._max_top_k)
             query, lookup = self._preprocess(request.query), request.lookup
 
             async def search() -> RetrievedChunks:

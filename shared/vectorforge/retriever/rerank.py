@@ -219,13 +219,13 @@ MMR_CANDIDATES: Final = 70
 """Chunks to choose from, as many as each leg of a hybrid search has."""
 
 
-def candidate_count(top_k: int, max_top_k: int, mmr_lambda: float) -> int:
+def candidate_count(top_k: int, max_top_k: int, mmr_lambda: object) -> int:
     """Return the number of chunks among which ``top_k`` are chosen.
 
     Raises:
         InvalidInputError: ``mmr_lambda`` is not between 0 and 1.
     """
-    if not 0 <= mmr_lambda <= 1:
+    if not isinstance(mmr_lambda, int | float) or not 0 <= mmr_lambda <= 1:
         raise InvalidInputError("mmr_lambda must be between 0 and 1.", field="mmr_lambda")
     return max(top_k, min(MMR_CANDIDATES, max_top_k))
 

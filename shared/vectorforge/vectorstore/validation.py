@@ -4,7 +4,8 @@ import math
 import struct
 import sys
 from array import array
-from typing import TYPE_CHECKING, Final
+from operator import index
+from typing import TYPE_CHECKING, Final, SupportsIndex
 
 from vectorforge.db.repositories.collection_repo import MAX_DIMENSION
 from vectorforge.db.repositories.embedding_space_repo import MAX_HALF_DIMENSION
@@ -38,7 +39,7 @@ def single_precision(vector: Vector, *, field: str) -> "array[float]":
     """
     try:
         numbers = array("f", vector)
-    except (TypeError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"{field} must hold finite numbers only.", field=field) from error
     if not 1 <= len(numbers) <= MAX_DIMENSION:
         raise InvalidInputError(
@@ -68,11 +69,17 @@ def _check_length(numbers: "array[float]", field: str) -> None:
         raise InvalidInputError(f"{field} must have a length of 1e-18 to 1e18.", field=field)
 
 
-def checked_top_k(top_k: int) -> int:
-    """Return ``top_k``, or raise InvalidInputError outside 1 to ``MAX_TOP_K``."""
-    if not 1 <= top_k <= MAX_TOP_K:
-        raise InvalidInputError(f"top_k must be an integer from 1 to {MAX_TOP_K}.", field="top_k")
-    return top_k
+def checked_integer(value: object, field: str, most: int) -> int:
+    """Return the value, or raise InvalidInputError unless it is an integer from 1 to ``most``."""
+    number = index(value) if isinstance(value, SupportsIndex) and not isinstance(value, bool) else 0
+    if not 1 <= number <= most:
+        raise InvalidInputError(f"{field} must be an integer between 1 and {most}.", field=field)
+    return number
+
+
+def checked_top_k(top_k: object) -> int:
+    """Return ``top_k``, or raise InvalidInputError unless it is an integer from 1 to ``MAX_TOP_K``."""
+    return checked_integer(top_k, "top_k", MAX_TOP_K)
 
 
 def search_mode(query_vector: Vector | None, query_text: str | None, dense_weight: float) -> SearchMode:

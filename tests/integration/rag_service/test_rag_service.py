@@ -97,7 +97,7 @@ def test_query_with_unknown_option_raises_type_error(service: RAGService) -> Non
 
 def test_errors_of_async_services_are_raised(service: RAGService) -> None:
     for limit in (0, 101):
-        with pytest.raises(InvalidInputError, match="top_k"):
+        with pytest.raises(InvalidInputError, match="limit"):
             service.search_documents("cats", limit=limit)
     with pytest.raises(DimensionMismatchError):
         service.storage.search([1.0, 2.0])
