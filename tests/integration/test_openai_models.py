@@ -78,6 +78,21 @@ async def test_unknown_route_returns_openai_error(client: AsyncOpenAI) -> None:
         assert (unknown.value.code, unknown.value.type) == ("route_not_found", "invalid_request_error")
 
 
+async def test_base_url_without_v1_is_named(client: AsyncOpenAI, api: LiveApi) -> None:
+    root = client.with_options(base_url=api.url)
+    messages: Any = [{"role": "user", "content": "x"}]
+    calls: list[Callable[[], Awaitable[object]]] = [
+        root.models.list,
+        lambda: root.chat.completions.create(model="vectorforge", messages=messages),
+        lambda: root.responses.create(model="vectorforge", input="x"),
+        lambda: root.vector_stores.retrieve("vs_1"),
+    ]
+    for call in calls:
+        with pytest.raises(openai.NotFoundError, match=f"base URL {api.url}/v1") as unknown:
+            await call()
+        assert (unknown.value.code, unknown.value.type) == ("route_not_found", "invalid_request_error")
+
+
 TEXTS = ["The dough rises.", "Größe 🙂", "The dough rises."]
 
 

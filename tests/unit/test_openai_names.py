@@ -59,5 +59,6 @@ def test_openai_paths_are_recognized() -> None:
     assert error_shape_of("/v1/vector_stores/x/search") == "openai"
     assert error_shape_of("/v1/files") == "openai"
     assert error_shape_of("/v1") != "openai"
-    assert error_shape_of("/files") != "openai"
+    assert error_shape_of("/files") == "openai"  # of a client whose base URL lacks /v1
+    assert error_shape_of("/documents") != "openai"
     assert error_shape_of("/v1/rag/query") != "openai"

@@ -15,7 +15,9 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
 from starlette.routing import Match
+from starlette.types import Scope
 
 from vectorforge import errors
 from vectorforge.api.error_schemas import (
@@ -30,7 +32,7 @@ from vectorforge.api.error_schemas import (
     openai_status,
     printable,
 )
-from vectorforge.api.request_state import RequestState
+from vectorforge.api.request_state import RequestState, missing_prefix, route_path
 
 logger = logging.getLogger(__name__)
 
@@ -180,9 +182,14 @@ def http_problem(
     return problem_response(_problem(code, title, status, detail, state.request_id), state, headers)
 
 
-def route_not_found(state: RequestState) -> JSONResponse:
-    """Return the 404 of a path that no route serves."""
-    return http_problem(404, _ROUTE_NOT_FOUND, state=state)
+def route_not_found(scope: Scope) -> JSONResponse:
+    """Return the 404 of a path that no route serves; name the URL of a client that has the server's root."""
+    detail = _ROUTE_NOT_FOUND
+    if prefix := missing_prefix(route_path(scope)):
+        kind = "base" if prefix == "/v1" else "endpoint"
+        root = str(HTTPConnection(scope).base_url).rstrip("/")
+        detail = printable(f"This route is not supported. Use the {kind} URL {root}{prefix}, not {root}.")
+    return http_problem(404, detail, state=RequestState.of(scope))
 
 
 def install_problem_handlers(app: FastAPI) -> None:
@@ -193,9 +200,9 @@ def install_problem_handlers(app: FastAPI) -> None:
 
     async def http(request: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, HTTPException)  # noqa: S101 - registered for this class only, below
-        state = RequestState.of(request.scope)
         if exc.status_code == 404:  # raised by the router only; our own is ``NotFoundError``
-            return route_not_found(state)
+            return route_not_found(request.scope)
+        state = RequestState.of(request.scope)
         detail, headers = exc.detail, exc.headers
         if "Allow" in (headers or {}):  # with the methods of the path's first route only
             routes = [route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE]

@@ -179,6 +179,7 @@ _NATIVE_FAMILIES = frozenset(
     if path.startswith("/v1/")
 ).difference(_OPENAI_FAMILIES)
 """First segments below ``/v1`` of routes whose errors are problem documents."""
+_BEDROCK_FAMILIES = frozenset({"knowledgebases", "retrieveAndGenerate", "retrieveAndGenerateStream"})
 
 
 @dataclass(slots=True)
@@ -265,11 +266,20 @@ def error_shape_of(path: str) -> ErrorShape:
     Unknown routes below ``/v1`` have "openai", since OpenAI's packages show no text of another shape, as MCP
     clients show none but "mcp".
     """
+    path = missing_prefix(path) + path
     if path.startswith("/v1/"):
         return "problem" if path.split("/")[2] in _NATIVE_FAMILIES else "openai"
     if path.rstrip("/") == "/mcp":
         return "mcp"
     return "aws" if path.startswith("/bedrock/") else "problem"
+
+
+def missing_prefix(path: str) -> Literal["/v1", "/bedrock", ""]:
+    """Return the prefix that a path lacks because its client was given the server's root; "" if none."""
+    family = path.removeprefix("/").partition("/")[0]
+    if family in _OPENAI_FAMILIES:
+        return "/v1"
+    return "/bedrock" if family in _BEDROCK_FAMILIES else ""
 
 
 def invocation_time_s(scope: AsgiScope) -> float | None:

@@ -116,6 +116,18 @@ async def test_other_operations_are_unknown(client: Any) -> None:
     assert unknown.value.response["Error"]["Code"] == "UnknownOperationException"
 
 
+async def test_endpoint_without_bedrock_is_named(api: LiveApi, tenant: str) -> None:
+    with closing(knowledge_base_client(api.url, tenant, endpoint_url=api.url)) as root:
+        for operation, parameters in (
+            (root.retrieve, SEARCH),
+            (root.retrieve_and_generate, question()),
+            (root.retrieve_and_generate_stream, question()),
+        ):
+            with pytest.raises(ClientError, match=f"endpoint URL {api.url}/bedrock") as unknown:
+                await call(operation, **parameters)
+            assert unknown.value.response["Error"]["Code"] == "UnknownOperationException"
+
+
 async def test_concurrent_streams_keep_their_sessions_apart(client: Any) -> None:
     async def ask() -> tuple[str, str]:
         response = await call(client.retrieve_and_generate_stream, **question())

@@ -293,6 +293,6 @@ class ScopeGuard:
             path = route_path(scope)
             is_declared = path in PUBLIC_PATHS or required_scope(scope["method"], path) is not None
             if not is_declared and any(route.matches(scope)[0] is Match.FULL for route in self._routes):
-                await route_not_found(RequestState.of(scope))(scope, receive, send)
+                await route_not_found(scope)(scope, receive, send)
                 return
         await self.app(scope, receive, send)

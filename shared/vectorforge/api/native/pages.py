@@ -17,7 +17,6 @@ from fastapi.responses import HTMLResponse
 
 from vectorforge.api.dependencies import application_of
 from vectorforge.api.problems import route_not_found
-from vectorforge.api.request_state import RequestState
 
 router = APIRouter(include_in_schema=False)
 
@@ -120,5 +119,5 @@ async def statistics_page() -> HTMLResponse:
 async def explorer_page(request: Request) -> Response:
     """Return the API explorer, which has no data and prompts for a key; 404 if the setting disables it."""
     if not application_of(request).config.server.api_explorer:
-        return route_not_found(RequestState.of(request.scope))
+        return route_not_found(request.scope)
     return _response(*await asyncio.to_thread(_explorer, request.app.openapi))  # the first takes seconds
