@@ -124,6 +124,19 @@ def test_extractive_answer_loads_no_token_table() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.parametrize("max_tokens", [1, 5, 12, 20])
+async def test_answer_beyond_max_tokens_is_cut(max_tokens: int) -> None:
+    messages: list[Message] = [{"role": "user", "content": "Where does the Rhine rise, and how long is it?"}]
+    whole = await ExtractiveProvider().generate(messages, sources=sources(RHINE))
+    config = LLMRequestConfig(model="extractive-v1", max_tokens=max_tokens)
+    cut = await ExtractiveProvider().generate(messages, config, sources=sources(RHINE))
+    assert 0 < cut.completion_tokens <= max_tokens < whole.completion_tokens
+    assert whole.content.startswith(cut.content)
+    assert cut.metadata["finish_reason"] == "length"
+    if "[" in cut.content:  # else not even the first sentence fits
+        assert cut.content.endswith("[Source 1]")
+
+
 async def test_provider_info_reports_extractive_capability() -> None:
     provider = ExtractiveProvider()
     assert ProviderCapability.EXTRACTIVE in provider.info().capabilities

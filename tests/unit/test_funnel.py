@@ -83,11 +83,11 @@ async def test_funnel_counts_add_up(
 
 
 async def test_funnel_counts_each_step() -> None:
-    long = "Tea is best at eighty degrees. " * 30
+    long = "Tea is best at eighty degrees. " * 60
     stored = [make_chunk(long, score) for score in (0.9, 0.8, 0.7, 0.2, 0.1, 0.0)]
-    # the context's 3 * 200 tokens fit two chunks of some 235
+    # the context's 3 * 400 tokens fit two chunks of some 470
     answer = "Tea is best at 80 [Source 1], [Source 1] and [Source 7]."
-    result = await ask(stored, answer, top_k=5, min_score=0.5, max_tokens=200)
+    result = await ask(stored, answer, top_k=5, min_score=0.5, max_tokens=400)
     assert result.funnel == Funnel(matched=6, candidates=5, below_min_score=2, dropped_by_budget=1, cited=1)
     assert result.funnel.used == 2
     assert result.funnel.below_min_score == 2

@@ -102,10 +102,10 @@ class Queries:
         self.service = QueryService(retriever, ContextBuilder(), self.llms, LogList(), metrics=self.metrics)
 
     async def fill(self) -> None:
-        for text in ("word " * 300, "other " * 300):
+        for text in ("word " * 600, "other " * 600):
             digest = hashlib.sha256(text.encode()).digest()
             (vector,) = await self.embedder.embed_documents([text])
-            chunk = ChunkDraft(0, text, 0, len(text), 300, digest, vector=vector)
+            chunk = ChunkDraft(0, text, 0, len(text), 600, digest, vector=vector)
             document = DocumentDraft(f"{text[:4]}.txt", text, "text/plain", digest)
             await self.store.replace_document(COLLECTION.id, document, [chunk])
 

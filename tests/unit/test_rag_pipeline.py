@@ -101,11 +101,18 @@ async def test_unknown_provider_raises_invalid_input() -> None:
 
 
 async def test_context_budget_is_three_times_max_tokens() -> None:  # A-106, C06
-    setup = Setup([make_chunk("word " * 400, 0.9), make_chunk("word " * 400, 0.8)])
-    result = await setup.service.query("q", COLLECTION, QueryConfig(max_tokens=200))
+    setup = Setup([make_chunk("word " * 800, 0.9), make_chunk("word " * 800, 0.8)])
+    result = await setup.service.query("q", COLLECTION, QueryConfig(max_tokens=400))
     assert len(result.retrieved_chunks) == 2
     assert len(result.used_chunk_ids) == 1
     assert setup.metrics.total("context.chunks_truncated") == 1
+
+
+async def test_context_of_short_answer_holds_whole_chunks() -> None:
+    setup = Setup([make_chunk("word " * 400, 0.9), make_chunk("word " * 400, 0.8)])
+    for max_tokens in (1, 5, 200):
+        result = await setup.service.query("q", COLLECTION, QueryConfig(max_tokens=max_tokens))
+        assert len(result.used_chunk_ids) == 2
 
 
 async def test_latencies_match_their_steps() -> None:  # C27

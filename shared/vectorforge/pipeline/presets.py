@@ -28,6 +28,8 @@ PROFILE_CONTEXT_CHARS: Final = 2_000
 MIN_CONTEXT_CHARS: Final = 200
 """Room for a label, a header and the start of a chunk."""
 _LONGEST_HEADER = 100
+_LEAST_CONTEXT_TOKENS = 1_024
+"""Budget of the context of a short answer: five chunks of 800 characters. A cut one leads to refusals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ class Preset:
     context_format: ContextFormat = field(default_factory=ContextFormat)
     chunk_separator: str = "\n---\n"
     context_tokens_per_answer_token: int | None = 3
-    """Budget of the context as a multiple of ``max_tokens``; None for no limit."""
+    """Budget of the context as a multiple of ``max_tokens``, at least 1,024 tokens; None for no limit."""
     max_context_tokens: int | None = None
     """Budget of the context in tokens of ``counting_model``, instead of a multiple."""
     counting_model: str = "gpt-4"
@@ -161,7 +163,8 @@ class Preset:
     def context_config(self, config: QueryConfig, limit: int | None = None) -> ContextConfig:
         """Return the context's settings with the query's own template; ``limit`` replaces the budget."""
         factor = self.context_tokens_per_answer_token
-        budget = self.max_context_tokens or (config.max_tokens * factor if factor else None)
+        multiple = max(config.max_tokens * factor, _LEAST_CONTEXT_TOKENS) if factor else None
+        budget = self.max_context_tokens or multiple
         in_context = self.history_policy == "last_exchanges"
         return ContextConfig(
             system_prompt_template=config.system_prompt or self.system_prompt,

@@ -225,6 +225,25 @@ async def test_server_without_a_model_refuses_what_needs_one(quoting: AsyncOpenA
 
 
 @STREAMED
+async def test_answer_of_few_tokens_is_cut_instead_of_refused(
+    quoting: AsyncOpenAI, client: AsyncOpenAI, vendor: FakeOpenAI, stream: bool
+) -> None:
+    vendor.unscripted = Reply(texts=("Let the dough",), finish="length")
+    for served_by in (quoting, client):
+        answer: Any = await served_by.chat.completions.create(
+            model=MODEL, messages=ASKED, max_tokens=5, stream=stream
+        )
+        if stream:
+            choices = [chunk.choices[0] async for chunk in answer if chunk.choices]
+            text, finish = "".join(c.delta.content or "" for c in choices), choices[-1].finish_reason
+        else:
+            text, finish = answer.choices[0].message.content, answer.choices[0].finish_reason
+        assert text.startswith("Let the dough")
+        assert (len(text) < 40, finish) == (True, "length")
+    assert "two hours before baking it at 230 degrees" in vendor.bodies[0]["messages"][0]["content"]
+
+
+@STREAMED
 async def test_server_without_a_model_quotes_despite_optional_tools_up_to_the_stop(
     quoting: AsyncOpenAI, stream: bool
 ) -> None:

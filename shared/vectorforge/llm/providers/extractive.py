@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import math
+from bisect import bisect_right
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from operator import itemgetter, mul
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from vectorforge.errors import VectorForgeError
 from vectorforge.health import ComponentHealth
@@ -21,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 Embed: TypeAlias = Callable[[Sequence[str]], Awaitable[Sequence[Vector]]]
 """Texts -> vectors, in the same order."""
+
+_FinishReason: TypeAlias = Literal["stop", "length"]
 
 R = TypeVar("R")
 
@@ -60,7 +63,8 @@ class ExtractiveProvider(BaseLLMProvider):
 
     The answer is one to three verbatim sentences of the sources, each followed by the label of its source,
     or the sentence ``NO_ANSWER`` when the sources do not cover the query. The provider does not compose,
-    compare or count. The query is the user's last message; other messages and sampling have no effect.
+    compare or count. The query is the user's last message; other messages and sampling have no effect. An
+    answer beyond ``max_tokens`` ends with its last whole quotation, or within the first.
 
     Args:
         embed: Adds comparison by vector; words alone when not given or when it fails.
@@ -82,25 +86,26 @@ class ExtractiveProvider(BaseLLMProvider):
         return frozenset(ProviderCapability)
 
     async def _call_api(self, call: ProviderCall) -> Completion:
-        parts = await self._answer(call)
-        return self._completion(call, "".join(parts), is_streamed=False)
+        parts, finish_reason = await self._answer_within_limit(call)
+        return self._completion(call, "".join(parts), finish_reason, is_streamed=False)
 
     async def _call_api_stream(self, call: ProviderCall) -> AsyncGenerator[str | Completion, None]:
-        parts = await self._answer(call)
+        parts, finish_reason = await self._answer_within_limit(call)
         for part in parts:
             yield part
             await asyncio.sleep(0)  # lets the consumer send each part
-        yield self._completion(call, "".join(parts), is_streamed=True)
+        yield self._completion(call, "".join(parts), finish_reason, is_streamed=True)
 
-    def _completion(self, call: ProviderCall, content: str, *, is_streamed: bool) -> Completion:
+    def _completion(
+        self, call: ProviderCall, content: str, finish_reason: _FinishReason, *, is_streamed: bool
+    ) -> Completion:
         dropped = call.config.model != self.default_model  # a request named a model
         return Completion(
             model=_MODEL,
-            finish_reason="stop",
+            finish_reason=finish_reason,
             content="" if is_streamed else content,
             prompt_tokens=0,  # no model is involved
-            # a table of its own took 0.3 s of the first query, and 78 MB
-            completion_tokens=estimate_tokens(content, may_load=False),
+            completion_tokens=_tokens(content),
             metadata={"extractive": True, **({"dropped_parameters": ["model"]} if dropped else {})},
         )
 
@@ -109,6 +114,12 @@ class ExtractiveProvider(BaseLLMProvider):
 
     async def _health_probe(self) -> ComponentHealth:
         return ComponentHealth("llm.extractive", True, "quotes the sources; no model")
+
+    async def _answer_within_limit(self, call: ProviderCall) -> tuple[list[str], _FinishReason]:
+        """Return the parts that ``max_tokens`` allows, and the finish reason; a refusal is whole."""
+        parts = await self._answer(call)
+        shortened = _shortened(parts, call.config.max_tokens) if len(parts) > 1 else parts
+        return shortened, "stop" if shortened == parts else "length"
 
     async def _answer(self, call: ProviderCall) -> list[str]:
         """Return the answer in parts: sentence, label, sentence, label ..."""
@@ -330,6 +341,25 @@ def _above(query: WeightedQuery, piece: Piece) -> str:
     if piece.heading and not lead and innermost not in headings:
         headings.append(innermost)
     return "\n".join(filter(None, (heading_line(" > ".join(headings)), lead))) or piece.heading
+
+
+def _shortened(parts: Sequence[str], max_tokens: int) -> list[str]:
+    """Return the quotations of ``_rendered`` with their labels that have at most so many tokens.
+
+    If not even the first has: its start, up to a blank if there is one.
+    """
+    ends = [end for end in range(2, len(parts) + 1) if end == len(parts) or not parts[end].strip()]
+    count = bisect_right(ends, max_tokens, key=lambda end: _tokens("".join(parts[:end])))
+    if count:
+        return list(parts[: ends[count - 1]])
+    text = parts[0]
+    length = bisect_right(range(1, len(text) + 1), max_tokens, key=lambda end: _tokens(text[:end]))
+    return [text if length == len(text) else text[: length + 1].rpartition(" ")[0] or text[:length]]
+
+
+def _tokens(text: str) -> int:
+    # a table of its own took 0.3 s of the first query, and 78 MB
+    return estimate_tokens(text, may_load=False)
 
 
 def _ends_sentence(piece: Piece) -> bool:

@@ -99,7 +99,7 @@ async def quote_passages(
     sources = payload.grounding(run.preset.context_format)
     quoted = await _quoted(run, payload, sources, quoter)
     response, checker = _checked(run, payload, quoted or _best_chunks(sources))
-    if quoted is not None and not checker.citations:
+    if quoted is not None and not checker.citations and quoted.metadata["finish_reason"] != "length":
         response, checker = _checked(run, payload, _best_chunks(sources))
     run.timings.generation_ms += (time.perf_counter() - started) * 1000
     usage = UsageEvent(response.prompt_tokens, response.completion_tokens, response.total_tokens)
@@ -110,6 +110,7 @@ async def quote_passages(
         usage,
         invalid_citations=checker.invalid,
         uncited_sentences=checker.uncited,
+        finish_reason=str(response.metadata["finish_reason"]),
     )
 
 
