@@ -48,7 +48,7 @@ async def answer(question: str, *texts: str) -> str:
             stored.chunk, heading=headings.above(0, len(text)), locations=headings.locations(0, len(text))
         )
         chunks.append(replace(stored, chunk=placed))
-    given = ContextBuilder().build(question, chunks).grounding(ContextFormat())
+    given = ContextBuilder().build(question, chunks).grounding(ContextFormat(), with_headings=True)
     messages = [{"role": "user", "content": question}]
     return (await ExtractiveProvider().generate(messages, sources=given)).content
 

@@ -108,6 +108,16 @@ async def test_context_budget_is_three_times_max_tokens() -> None:  # A-106, C06
     assert setup.metrics.total("context.chunks_truncated") == 1
 
 
+async def test_sources_of_model_have_no_heading_paths() -> None:
+    chunk = make_chunk("Water boils at 100.", 0.9)
+    placed = replace(chunk.chunk, locations=({"offsets": [0, 19], "heading": "Water"},))
+    found = replace(chunk, chunk=placed)
+    setup = Setup([found])
+    await setup.service.query("When does water boil?", COLLECTION)
+    (source,) = setup.llm.sources
+    assert (source.text, source.headings) == ("Water boils at 100.", ())
+
+
 async def test_context_of_short_answer_holds_whole_chunks() -> None:
     setup = Setup([make_chunk("word " * 400, 0.9), make_chunk("word " * 400, 0.8)])
     for max_tokens in (1, 5, 200):

@@ -121,8 +121,8 @@ class ContextPayload:
         """Number of chunks in the context."""
         return len(self.used)
 
-    def grounding(self, label_format: ContextFormat) -> list[GroundingSource]:
-        """Return the chunks of the prompt as data."""
+    def grounding(self, label_format: ContextFormat, *, with_headings: bool = False) -> list[GroundingSource]:
+        """Return the chunks of the prompt as data, with the heading paths within them for a quoted answer."""
         return [
             GroundingSource(
                 number=number,
@@ -132,11 +132,7 @@ class ContextPayload:
                 title=chunk.document_title,
                 relevance=chunk.relevance,
                 heading=chunk.chunk.heading,
-                headings=[
-                    (location.get("offsets", [0])[0], location["heading"])
-                    for location in chunk.chunk.locations
-                    if "heading" in location
-                ],
+                headings=_heading_paths(chunk) if with_headings else (),
             )
             for number, chunk in enumerate(self.used, start=1)
         ]
@@ -308,6 +304,14 @@ def _tokens_of_fitting(chunks: Sequence[RetrievedChunk], context: str, budget: i
         tokens, rest = tokens + chunk.token_count, rest - size
     tokens += max(rest, 0) // _TOKEN_BYTES
     return tokens if not budget or tokens * _MARGIN + max(rest, 0) <= budget else None
+
+
+def _heading_paths(chunk: RetrievedChunk) -> list[tuple[int, str]]:
+    return [
+        (location.get("offsets", [0])[0], location["heading"])
+        for location in chunk.chunk.locations
+        if "heading" in location
+    ]
 
 
 def cite(chunk: RetrievedChunk) -> SourceCitation:

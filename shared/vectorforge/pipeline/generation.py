@@ -189,7 +189,8 @@ async def _texts(
 ) -> AsyncGenerator[str, None]:
     """Yield the answer's pieces; one piece if the query is buffered."""
     messages, request = prompt(run, payload, target.provider), request_for(run, target.model)
-    sources = payload.grounding(run.preset.context_format)
+    is_quoted = ProviderCapability.EXTRACTIVE in target.provider.capabilities
+    sources = payload.grounding(run.preset.context_format, with_headings=is_quoted)
     if not run.is_extractive:
         run.request = logged_request(run, messages, request)
     if run.buffered:

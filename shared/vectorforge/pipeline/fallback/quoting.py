@@ -96,7 +96,7 @@ async def quote_passages(
         ``TokenEvent`` and ``CitationEvent`` in the order of the text, then ``UsageEvent``.
     """
     started = time.perf_counter()
-    sources = payload.grounding(run.preset.context_format)
+    sources = payload.grounding(run.preset.context_format, with_headings=True)
     quoted = await _quoted(run, payload, sources, quoter)
     response, checker = _checked(run, payload, quoted or _best_chunks(sources))
     if quoted is not None and not checker.citations and quoted.metadata["finish_reason"] != "length":
