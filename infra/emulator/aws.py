@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = VectorForgeConfig.from_environment()
         folder = data_folder(config, chosen.data_dir) / "aws"
         note("Starting the database ...")
-        with local_setup(config, data_dir=folder, supervised=True) as setup:
+        with local_setup(config, data_dir=folder, supervised=True, create=True) as setup:
             asyncio.run(_serve(setup, chosen, folder))
     except KeyboardInterrupt:
         note("Stopped.")

@@ -287,7 +287,7 @@ def get_rag_service() -> RAGService:
 
             _resources.close()  # of the closed service
             with ExitStack() as stack:
-                setup = stack.enter_context(local_setup(VectorForgeConfig.from_environment()))
+                setup = stack.enter_context(local_setup(VectorForgeConfig.from_environment(), create=True))
                 _service = RAGService(
                     Application.build(setup.config),
                     migrator_url=setup.migrator_url if setup.embedded else None,

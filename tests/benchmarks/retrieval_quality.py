@@ -269,7 +269,7 @@ async def run(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Open the service and measure."""
     size = (folder / "corpus.jsonl").stat().st_size
     config = VectorForgeConfig.from_environment(ingestion=IngestionSettings(max_document_bytes=max(size, 1)))
-    with local_setup(config, data_dir=options.data_dir) as setup:
+    with local_setup(config, data_dir=options.data_dir, create=True) as setup:
         async with open_session(setup, Terminal()) as session:
             return await measure(session, folder, options)
 

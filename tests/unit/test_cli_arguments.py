@@ -183,9 +183,17 @@ class TestUp:
         (tmp_path / "file").write_text("")
         with (
             pytest.raises(errors.ConfigurationError, match="--data-dir"),
-            laptop.local_setup(VectorForgeConfig(), data_dir=tmp_path / "file" / "x"),
+            laptop.local_setup(VectorForgeConfig(), data_dir=tmp_path / "file" / "x", create=True),
         ):
             pass
+
+    def test_missing_database_is_created_on_demand_only(self, tmp_path: Path) -> None:
+        with (
+            pytest.raises(errors.ConfigurationError, match="There is no database in"),
+            laptop.local_setup(VectorForgeConfig(), data_dir=tmp_path / "none"),
+        ):
+            pass
+        assert not (tmp_path / "none").exists()
 
     def test_configured_database_starts_no_embedded_one(self) -> None:
         database = DatabaseSettings(database_url=SecretStr("postgresql://vectorforge_app@db/x"))

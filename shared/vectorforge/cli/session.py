@@ -206,7 +206,7 @@ class CommandContext:
     def run_as_migrator(self, work: Callable[[str], Awaitable[T]]) -> T:
         """Run work that receives the connection string of the role that owns the schema."""
         warn_of_ignored_variables(self.terminal)
-        with local_setup(VectorForgeConfig.from_environment(), data_dir=self.data_dir, create=False) as setup:
+        with local_setup(VectorForgeConfig.from_environment(), data_dir=self.data_dir) as setup:
             return asyncio.run(as_migrator(setup.config.database, work))
 
     def show(self, result: T, as_json: Callable[[T], object], as_text: Callable[[Terminal, T], None]) -> None:

@@ -190,7 +190,7 @@ def build_application(config: Config, stack: ExitStack) -> tuple[Application, st
     """
     from vectorforge.local.laptop import local_setup
 
-    setup = stack.enter_context(local_setup(config.over(VectorForgeConfig.from_environment())))
+    setup = stack.enter_context(local_setup(config.over(VectorForgeConfig.from_environment()), create=True))
     return Application.build(setup.config), setup.migrator_url if setup.embedded else None
 
 

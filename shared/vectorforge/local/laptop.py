@@ -80,7 +80,7 @@ def data_folder(config: VectorForgeConfig, data_dir: Path | None = None) -> Path
 
 @contextmanager
 def local_setup(
-    config: VectorForgeConfig, *, data_dir: Path | None = None, supervised: bool = False, create: bool = True
+    config: VectorForgeConfig, *, data_dir: Path | None = None, supervised: bool = False, create: bool = False
 ) -> Iterator[LocalSetup]:
     """Provide settings for the configured database or, without one, for the embedded one, which is started.
 

@@ -169,7 +169,7 @@ def _replay_files(context: CommandContext, paths: Sequence[Path]) -> ReplaySumma
     config = VectorForgeConfig.from_environment()
     if config.database.log_writer_database_url is not None:
         return asyncio.run(_replay(context.terminal, paths, config.database))
-    with local_setup(config, data_dir=context.data_dir) as setup:
+    with local_setup(config, data_dir=context.data_dir, create=True) as setup:
         if setup.embedded and setup.migrator_url is not None:
             asyncio.run(migrate(setup.migrator_url))
         return asyncio.run(_replay(context.terminal, paths, setup.config.database))

@@ -78,7 +78,7 @@ def _migrate(
     if database_url is not None:
         settings = config.database.model_copy(update={"migrator_database_url": SecretStr(database_url)})
         return asyncio.run(_migrate_database(settings, terminal, schema_only=schema_only))
-    with local_setup(config, data_dir=data_dir) as setup:
+    with local_setup(config, data_dir=data_dir, create=True) as setup:
         return asyncio.run(_migrate_database(setup.config.database, terminal, schema_only=schema_only))
 
 

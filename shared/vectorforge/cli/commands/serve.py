@@ -75,7 +75,7 @@ def _serve(
             )
         warn_of_ignored_variables(terminal)
         terminal.note("Starting the database ...")
-        with local_setup(config, data_dir=context.data_dir, supervised=True) as setup:
+        with local_setup(config, data_dir=context.data_dir, supervised=True, create=True) as setup:
             from vectorforge.cli.commands.startup import serve_laptop  # imports take a second
 
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -141,7 +141,7 @@ def mcp(
                 await serve_stdio(session.application, session.services)
 
         warn_of_ignored_variables(terminal)
-        with local_setup(config, data_dir=data_dir, supervised=True) as setup:
+        with local_setup(config, data_dir=data_dir, supervised=True, create=True) as setup:
             asyncio.run(serve(setup))
 
 
