@@ -38,6 +38,12 @@ _LONGEST_PAUSE_S = 4.0
 _TRY_LOCK = f"SELECT pg_try_advisory_xact_lock({_LOCK_KEY})"
 _RECORD_EXISTS = "SELECT to_regclass('vectorforge.schema_migrations') IS NOT NULL"
 _APPLIED = "SELECT version, name, sha256 FROM vectorforge.schema_migrations ORDER BY version"
+_MISSING_ROLES = """
+SELECT role FROM unnest(ARRAY[
+    'vectorforge_app', 'vectorforge_log_writer', 'vectorforge_eraser',
+    'vectorforge_migrator', 'vectorforge_dispatcher', 'vectorforge_log_keeper'
+]) AS role WHERE to_regrole(role) IS NULL
+"""
 _RECORD = "INSERT INTO vectorforge.schema_migrations (version, name, sha256) VALUES (%s, %s, %s)"
 
 
@@ -121,8 +127,8 @@ async def migrate(
         The migrations applied by this call, in order; empty if none was pending.
 
     Raises:
-        MigrationError: An applied file has changed or is missing, a file failed (the earlier ones stay
-            applied), or a wait timed out.
+        MigrationError: An applied file has changed or is missing, the roles are missing, a file failed (the
+            earlier ones stay applied), or a wait timed out.
         DatabaseUnavailableError: No connection; see ``connect_error`` for its kinds.
     """
     migrations = read_migrations(directory)
@@ -208,6 +214,12 @@ async def _pending(
     applied: dict[int, tuple[str, bytes]] = {}
     if (await _fetch(connection, _RECORD_EXISTS))[0][0]:
         applied = {version: (name, digest) for version, name, digest in await _fetch(connection, _APPLIED)}
+    if applied and (missing := await _fetch(connection, _MISSING_ROLES)):
+        raise MigrationError(
+            f"The database was restored without the roles {', '.join(role for (role,) in missing)}, and "
+            "without their permissions. Create the roles with `vectorforge migrate` on an empty database of "
+            "this server, then restore the dump again."
+        )
     known = {migration.version: migration for migration in migrations}
     for version, (name, digest) in applied.items():
         if version not in known:
