@@ -8,6 +8,7 @@ directory it considers new; this one reuses a running server and never touches o
 import fcntl
 import hashlib
 import os
+import re
 import stat
 import tempfile
 import time
@@ -49,6 +50,9 @@ _PORT = 5432
 _MAX_SOCKET_PATH = 90
 """Maximum path length: systems allow 103 to 107 bytes with the file name."""
 
+_DAMAGE = re.compile("does not exist|[Cc]ould not (open|read) .*No such file|invalid page")
+"""In PostgreSQL's reasons for which no later attempt to connect can succeed."""
+
 
 class EmbeddedPostgres:
     """A PostgreSQL server over a data directory that outlives this process.
@@ -76,7 +80,8 @@ class EmbeddedPostgres:
             ConfigurationError: The directory has other contents, or the data of a version that the
                 installed wheel does not support; or the wheel is not installed; or this is root, and the
                 unprivileged account cannot pass a parent directory, or does not own the directory.
-            DatabaseUnavailableError: The server does not start; the text names its log file.
+            DatabaseUnavailableError: The server does not start, or its files are damaged; the text names its
+                log file.
         """
         account = account_for(self.data_dir)
         make_folder(self.data_dir.parent, account)
@@ -268,8 +273,15 @@ class EmbeddedPostgres:
                 database = connection.execute("SELECT FROM pg_database WHERE datname = %s", (DATABASE,))
                 if database.fetchone() is None:
                     connection.execute(f"CREATE DATABASE {DATABASE}")
-        except psycopg.OperationalError:
-            return False
+        except psycopg.OperationalError as exc:
+            why = reason(str(exc).encode())
+            if not _DAMAGE.search(why):
+                return False
+            shut_down(self.pid, self.data_dir, _STOP_TIMEOUT_S)  # it serves nobody, and holds the files
+            raise DatabaseUnavailableError(
+                f"The files of PostgreSQL are damaged ({why}); restore the data folder from a copy. "
+                f"See {self.log_path}."
+            ) from exc
         return True
 
     def _in_use(self, postmaster: Postmaster) -> bool:

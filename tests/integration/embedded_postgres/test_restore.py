@@ -1,5 +1,6 @@
 """Dumps restored into another server, and data folders restored from a copy."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from tests.support.postgres.embedded import run
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.collection_repo import CollectionRepository
 from vectorforge.db.schema.migrate import migrate, pending
-from vectorforge.errors import MigrationError
+from vectorforge.errors import DatabaseUnavailableError, MigrationError
 from vectorforge.local.cluster import binaries
 from vectorforge.local.postgres import EmbeddedPostgres
 from vectorforge.types import DistanceMetric
@@ -53,3 +54,15 @@ async def test_dump_restored_without_roles_is_reported_with_the_remedy(place: Pa
         for tenant, names in (("acme", ["handbook"]), ("beta", [])):
             found = await CollectionRepository(database.for_tenant(tenant)).list()
             assert [collection.name for collection in found] == names
+
+
+def test_damaged_files_are_reported_at_once_and_leave_no_server(place: Path) -> None:
+    server = EmbeddedPostgres(place / "data")
+    server.start()
+    server.stop()
+    shutil.rmtree(server.data_dir / "base" / "5")
+    with pytest.raises(
+        DatabaseUnavailableError, match=r'"postgres" does not exist.*restore .* from a copy.*server\.log'
+    ):
+        server.start()
+    assert server.running_pid() is None
