@@ -131,7 +131,8 @@ class StageSettings:
     code: CodeSettings = field(default_factory=CodeSettings)
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """More ``VECTORFORGE_*`` settings of the query and the ingest function, such as model names. Keys and
-    tokens belong in the secret. A setting that needs a vendor's SDK adds it to the bundles.
+    tokens belong in the secret; ``VECTORFORGE_API_KEYS`` has only hashes. `make synth` and `make deploy`
+    check names and values, `cdk synth` does not. A setting that needs a vendor's SDK adds it to the bundles.
     """
 
     @property
@@ -207,8 +208,12 @@ def _environment_problems(stage: StageSettings) -> Iterator[str]:
     for name in stage.environment:
         if not re.fullmatch("VECTORFORGE_[A-Z0-9_]+", name):
             yield f"environment must only have settings VECTORFORGE_..., in upper case, not {name!r}."
-        elif name.endswith(("_KEY", "_TOKEN", "_DATABASE_URL")):
-            yield f"environment must not set {name}: keys belong in the secret."
+        elif name == "VECTORFORGE_OTLP_HEADERS":
+            yield f"environment must not set {name}: use otel.headers_secret."
+        elif name.endswith("_DATABASE_URL"):
+            yield f"environment must not set {name}: functions use the stage's database, without a password."
+        elif name.endswith(("_KEY", "_TOKEN")):
+            yield f"environment must not set {name}: use the secret {stage.provider_secret}."
 
 
 def _network_problems(stage: StageSettings) -> Iterator[str]:

@@ -16,7 +16,16 @@ from infra.stage_settings import StageSettings
 PINNED = ROOT / "infra" / "node_modules" / ".bin" / "cdk"
 ASSEMBLY = ROOT / "cdk.out"
 
-_PRINT_SETTINGS = "from vectorforge.config import known_variables; print(*sorted(known_variables()))"
+_READ_SETTINGS = """
+from vectorforge.api.identity.authenticator import Authenticator
+from vectorforge.config import ServerSettings, VectorForgeConfig, known_variables
+from vectorforge.errors import ConfigurationError
+print(*sorted(known_variables()))
+try:
+    Authenticator(ServerSettings(api_keys=VectorForgeConfig.from_environment().server.api_keys))
+except ConfigurationError as exc:
+    print(exc.message.removeprefix("Check the VECTORFORGE_* settings: "))
+"""
 """The library's settings, in a process of their own: the CDK app does without the library."""
 
 
@@ -85,32 +94,40 @@ class Cdk:
         Raises:
             DeploymentError: As ``run``.
         """
-        check_names(STAGES[self.stage])
+        check_environment(STAGES[self.stage])
         context = ["--context", f"stage={self.stage}"]
         if self.all_at_once:
             context += ["--context", "canary=off"]
         self.run("synth", "--quiet", "--no-notices", "--no-lookups", *context, "--output", str(self.assembly))
 
 
-def check_names(stage: StageSettings) -> None:
-    """Check that a stage's environment has settings only: functions ignore other names.
+def check_environment(stage: StageSettings) -> None:
+    """Check that a stage's environment has settings only, with values that functions accept.
 
     Raises:
-        DeploymentError: It has another name.
+        DeploymentError: It has another name, which functions ignore, or a value with which none starts.
     """
     if not stage.environment:
         return
-    command = [sys.executable, "-c", _PRINT_SETTINGS]
-    printed = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout  # noqa: S603 - our own words
-    known = printed.split()
+    others = {name: value for name, value in os.environ.items() if not name.startswith("VECTORFORGE_")}
+    tokens = {} if stage.tokens is None else stage.tokens.environment
+    printed = subprocess.run(  # noqa: S603 - our own words
+        [sys.executable, "-c", _READ_SETTINGS],
+        cwd=ROOT,
+        env={**others, **tokens, **stage.environment},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout
+    names, _, problem = printed.strip().partition("\n")
+    known, place = names.split(), f"infra/settings.py, stage {stage.stage!r}: environment"
     for name in stage.environment.keys() - set(known):
         near = "".join(
             f" Did you mean {other}?" for other in difflib.get_close_matches(name, known, n=1, cutoff=0.85)
         )
-        raise DeploymentError(
-            f"infra/settings.py, stage {stage.stage!r}: environment.{name} is not a setting.{near}",
-            exit_code=2,
-        )
+        raise DeploymentError(f"{place}.{name} is not a setting.{near}", exit_code=2)
+    if problem:
+        raise DeploymentError(f"{place}: {problem}", exit_code=2)
 
 
 def argument_parser(program: str, description: str) -> argparse.ArgumentParser:

@@ -10,7 +10,7 @@ import sys
 import boto3
 import pytest
 
-from infra.deployment.cdk_command import DeploymentError, check_names
+from infra.deployment.cdk_command import DeploymentError, check_environment
 from infra.deployment.synth import CodeAsset
 from infra.settings import DEV
 from infra.stage_settings import StageSettings
@@ -60,8 +60,29 @@ class TestSynth:
             return dataclasses.replace(DEV, environment={name: "5"})
 
         with pytest.raises(DeploymentError, match=r"TOPK is not .*\. Did you mean VECTORFORGE_MAX_TOP_K\?"):
-            check_names(of("VECTORFORGE_MAX_TOPK"))
-        check_names(of("VECTORFORGE_MAX_TOP_K"))
+            check_environment(of("VECTORFORGE_MAX_TOPK"))
+        check_environment(of("VECTORFORGE_MAX_TOP_K"))
+
+    @pytest.mark.parametrize(
+        ("name", "value", "message"),
+        [
+            (
+                "VECTORFORGE_MAX_TOP_K",
+                "five",
+                "stage 'dev': environment: VECTORFORGE_MAX_TOP_K: Input should",
+            ),
+            ("VECTORFORGE_CHUNK_OVERLAP_CHARS", "9000", "at most half of VECTORFORGE_CHUNK_SIZE_CHARS"),
+            ("VECTORFORGE_API_KEYS", '{"sk-1": "acme"}', "maps the sha256 of a key"),
+            ("VECTORFORGE_API_KEYS", "sk-1", "not valid JSON"),
+        ],
+    )
+    def test_value_that_functions_reject_is_reported(
+        self, name: str, value: str, message: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("VECTORFORGE_DATABASE_POOL_SIZE", "of the shell")  # no setting of the stage
+        with pytest.raises(DeploymentError, match=message) as refused:
+            check_environment(dataclasses.replace(DEV, environment={name: value}))
+        assert "sk-1" not in str(refused.value)
 
     def test_unknown_stage_is_rejected(self, commands: Commands) -> None:
         assert "invalid choice" in commands.run("synth", "--stage", "typo", code=2).stderr

@@ -44,7 +44,12 @@ def test_stage_is_chosen_by_name_with_other_architecture() -> None:
         ({"front_door": "both"}, "max_concurrency"),
         ({"start": "provisioned"}, "provisioned_concurrency"),
         ({"provisioned_concurrency": 2}, "provisioned_concurrency"),
-        ({"environment": {"VECTORFORGE_OPENAI_API_KEY": "sk-1"}}, "VECTORFORGE_OPENAI_API_KEY"),
+        (
+            {"environment": {"VECTORFORGE_OPENAI_API_KEY": "sk-1"}},
+            "OPENAI_API_KEY: .* vectorforge-prod/providers",
+        ),
+        ({"environment": {"VECTORFORGE_OTLP_HEADERS": "a=sk-1"}}, "_OTLP_HEADERS: use otel.headers_secret"),
+        ({"environment": {"VECTORFORGE_ERASER_DATABASE_URL": "sk-1"}}, "without a password"),
         ({"environment": {"PATH": "/bin"}}, r"environment must only have settings VECTORFORGE_.*'PATH'\."),
         ({"environment": {"VECTORFORGE_TOP-K": "5"}}, "in upper case, not 'VECTORFORGE_TOP-K'"),
         ({"tenants": ("acme corp",)}, "acme corp"),

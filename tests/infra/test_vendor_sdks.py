@@ -63,7 +63,7 @@ def test_azure_stage_changes_code_of_query_and_ingest_functions(tmp_path: Path) 
 
 
 def test_token_in_stage_environment_is_rejected() -> None:
-    with pytest.raises(SettingsError, match="keys belong in the secret"):
+    with pytest.raises(SettingsError, match="use the secret vectorforge-dev/providers"):
         dataclasses.replace(DEV, environment={"VECTORFORGE_AZURE_OPENAI_AD_TOKEN": "x"})
 
 
