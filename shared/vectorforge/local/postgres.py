@@ -277,7 +277,7 @@ class EmbeddedPostgres:
             why = reason(str(exc).encode())
             if not _DAMAGE.search(why):
                 return False
-            shut_down(self.pid, self.data_dir, _STOP_TIMEOUT_S)  # it serves nobody, and holds the files
+            shut_down(self.pid, self.data_dir, _STOP_TIMEOUT_S)
             raise DatabaseUnavailableError(
                 f"The files of PostgreSQL are damaged ({why}); restore the data folder from a copy. "
                 f"See {self.log_path}."
