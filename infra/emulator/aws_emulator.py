@@ -1,11 +1,9 @@
-"""moto's server as a process, which emulates the AWS services."""
+"""moto's server, which emulates the AWS services."""
 
 import asyncio
+import logging
 import os
-import signal
 import socket
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
@@ -17,50 +15,34 @@ from vectorforge.errors import ConfigurationError
 ACCOUNT_ID = "000000000000"
 REGION = "us-east-1"
 
-_WHILE_WE_LIVE = """\
-import os, runpy, signal, sys, threading
-def end_with_us():
-    sys.stdin.buffer.read()
-    os.kill(os.getpid(), signal.SIGTERM)
-threading.Thread(target=end_with_us, daemon=True).start()
-runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
-"""
-"""Runs a module until its standard input closes, so that it ends when this process is killed."""
-_START_TIMEOUT_S = 120.0
-_STOP_TIMEOUT_S = 10.0
-
 
 @asynccontextmanager
 async def moto(port: int, log: Path) -> AsyncIterator[str]:
-    """Run a server of moto on 127.0.0.1 and yield its address. Its state is lost at the end.
+    """Run moto's server in a thread of this process and yield its address. Its state is lost at the end.
 
     Args:
-        port: 0 takes a free one.
+        port: Port of 127.0.0.1; 0 takes a free one.
         log: File for its output.
 
     Raises:
-        ConfigurationError: moto is not installed, the port is taken, or the start fails.
+        ConfigurationError: moto is not installed, or the port is taken.
     """
     advice = "Choose another with --aws-port; an emulator that runs there already is used with "
     port = free_port(port, f"{advice}--endpoint-url http://localhost:{port}.")
-    command = [sys.executable, "-c", _WHILE_WE_LIVE, "moto.server", "--host", "127.0.0.1"]
-    with log.open("ab") as file:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            "--port",
-            str(port),
-            env={**os.environ, "MOTO_ACCOUNT_ID": ACCOUNT_ID},
-            stdin=asyncio.subprocess.PIPE,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C is for us; it is stopped last
-        )
-    address = f"http://127.0.0.1:{port}"
+    os.environ["MOTO_ACCOUNT_ID"] = ACCOUNT_ID
     try:
-        await _ready(process, f"{address}/moto-api/", log)
-        yield address
+        from moto.server import ThreadedMotoServer
+    except ModuleNotFoundError as exc:
+        raise ConfigurationError("Emulating AWS services needs moto: uv sync --group dev") from exc
+    requests = logging.getLogger("werkzeug")
+    requests.addHandler(logging.FileHandler(log))
+    requests.propagate = False
+    server = ThreadedMotoServer("127.0.0.1", port, verbose=False)
+    server.start()
+    try:
+        yield f"http://127.0.0.1:{port}"
     finally:
-        await _stop(process)
+        await asyncio.to_thread(server.stop)
 
 
 def free_port(port: int, advice: str) -> int:
@@ -85,18 +67,6 @@ def free_port(port: int, advice: str) -> int:
         return free
 
 
-async def _ready(process: asyncio.subprocess.Process, url: str, log: Path) -> None:
-    try:
-        async with asyncio.timeout(_START_TIMEOUT_S):
-            while process.returncode is None:
-                if await asyncio.to_thread(answers, url):
-                    return
-                await asyncio.sleep(0.1)
-    except TimeoutError:
-        pass
-    raise ConfigurationError(f"The emulator of AWS services failed to start; see {log}.")
-
-
 def answers(url: str) -> bool:
     """Return whether a local server answers with status 200."""
     try:
@@ -104,15 +74,3 @@ def answers(url: str) -> bool:
             return bool(response.status == 200)
     except (urllib.error.URLError, OSError):
         return False
-
-
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
-    os.killpg(process.pid, signal.SIGTERM)
-    try:
-        async with asyncio.timeout(_STOP_TIMEOUT_S):
-            await process.wait()
-    except TimeoutError:
-        os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
