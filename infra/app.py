@@ -1,14 +1,18 @@
 """The CDK app: ``cdk synth -c stage=dev``. It calls no AWS service and needs no credentials.
 
 Context: ``stage`` (infra/settings.py), ``architecture`` and ``python`` (for machines other than Lambda's),
-``canary=off`` (a new version gets all queries at once, also in a stage with ``canary``).
+``environment`` (the emulator's variables for every function, as JSON), ``canary=off`` (a new version gets all
+queries at once, also in a stage with ``canary``).
 """
 
+import json
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from aws_cdk import App, Stack, Tags
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.constructs.buckets import AccessLogs
@@ -125,6 +129,14 @@ def build(app: App, stage: StageSettings) -> tuple[DataStack, AppStack]:
     return data, functions
 
 
+def add_environment(stack: Stack, variables: Mapping[str, str]) -> None:
+    """Add variables to every function of a stack; CDK publishes new versions when they change."""
+    for construct in stack.node.find_all():
+        if isinstance(construct, lambda_.Function):
+            for name, value in variables.items():
+                construct.add_environment(name, value)
+
+
 def _canary(context: str | None) -> bool | None:
     if context not in (None, "off"):
         raise SettingsError(f'The context canary must be "off" or absent, not {context!r}.')
@@ -145,6 +157,8 @@ def main() -> int:
         sys.stderr.write(f"{exc}\n")
         return 1
     data, functions = build(app, stage)
+    if (variables := app.node.try_get_context("environment")) is not None:
+        add_environment(functions, json.loads(variables))
     if stage.code == CodeSettings():  # an emulator's Python may not be the latest, which is a finding
         hold_to_rules(app, {"Data": data, "App": functions}, stage)
     app.synth()

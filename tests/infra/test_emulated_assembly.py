@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from infra.emulator.cloudformation.assembly import AssemblyError, read_templates, write_assembly
+from infra.deployment.synth import templates
+from infra.emulator.cloudformation.assembly import write_assembly
 from infra.emulator.deployment.cdk import Cdk
-from vectorforge.errors import ConfigurationError
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def assembly(tmp_path: Path) -> Path:
     (folder / "asset.abc" / "package" / "wrapper").write_text("#!/bin/sh\n")
     (folder / "asset.abc" / "package" / "wrapper").chmod(0o755)
     artifacts: dict[str, Any] = {"Tree": {"type": "cdk:tree", "properties": {"file": "tree.json"}}}
-    templates: dict[str, Any] = {
+    stacks: dict[str, Any] = {
         "App": {
             "Resources": {
                 "Query": {
@@ -31,7 +31,7 @@ def assembly(tmp_path: Path) -> Path:
         },
         "Data": {"Resources": {"Proxy": {"Type": "AWS::RDS::DBProxy", "Properties": {}}}},
     }
-    for name, template in templates.items():
+    for name, template in stacks.items():
         text = json.dumps(template)
         digest = hashlib.sha256(text.encode()).hexdigest()
         (folder / f"{name}.template.json").write_text(text)
@@ -57,10 +57,6 @@ def assembly(tmp_path: Path) -> Path:
     return folder
 
 
-def test_templates_are_read_in_deployment_order(assembly: Path) -> None:
-    assert list(read_templates(assembly)) == ["Data", "App"]
-
-
 def cdk(folder: Path) -> Cdk:
     return Cdk(folder, folder, folder / "cdk.log", "dev")
 
@@ -68,7 +64,7 @@ def cdk(folder: Path) -> Cdk:
 def test_written_assembly_names_what_it_holds(assembly: Path, tmp_path: Path) -> None:
     turning = cdk(tmp_path)
     assert assembly == turning.production
-    assert "dropped 1:" in turning.turn({}, {"A": "1"})
+    assert "dropped 1:" in turning.turn({})
     output = turning.emulated
     artifacts = json.loads((output / "manifest.json").read_text())["artifacts"]
     assert sorted(artifacts) == ["App", "App.assets", "Data", "Data.assets"]
@@ -84,20 +80,7 @@ def test_written_assembly_names_what_it_holds(assembly: Path, tmp_path: Path) ->
 def test_function_of_a_written_assembly_runs_from_the_folder_of_its_bundle(
     assembly: Path, tmp_path: Path
 ) -> None:
-    write_assembly(assembly, tmp_path / "out", read_templates(assembly))
-    written = read_templates(tmp_path / "out")["App"]["Resources"]["Query"]["Properties"]
+    write_assembly(assembly, tmp_path / "out", templates(assembly))
+    written = templates(tmp_path / "out")["App"]["Resources"]["Query"]["Properties"]
     code = {"S3Bucket": "hot-reload", "S3Key": str(assembly / "asset.abc")}
     assert written == {"VpcConfig": {}, "Code": code}
-
-
-def test_folder_without_an_assembly_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"manifest\.json is not there: cdk synth first\."):
-        cdk(tmp_path).turn({}, {})
-
-
-def test_asset_of_another_kind_is_an_error(assembly: Path, tmp_path: Path) -> None:
-    listed = json.loads((assembly / "App.assets.json").read_text())
-    listed["files"]["abc"]["source"]["packaging"] = "container"
-    (assembly / "App.assets.json").write_text(json.dumps(listed))
-    with pytest.raises(AssemblyError, match=r"asset\.abc.*container"):
-        write_assembly(assembly, tmp_path / "out", read_templates(assembly))

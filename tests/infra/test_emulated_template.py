@@ -2,16 +2,20 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+from aws_cdk import App
 
+from infra.app import add_environment, build
 from infra.emulator.cloudformation.resources import DROPPED, KEPT
-from infra.emulator.cloudformation.template import EmulationError, LocalValues, Report, emulate
+from infra.emulator.cloudformation.template import EmulationError, Report, emulate
+from infra.settings import DEV
 
 PROXY = {"Type": "AWS::RDS::DBProxy", "Properties": {}}
 TLS = ":5432/vectorforge?sslmode=verify-full"
-VALUES = LocalValues(references={"AWS::RDS::DBProxy.Endpoint": "localhost:6543"})
+VALUES = {"AWS::RDS::DBProxy.Endpoint": "localhost:6543"}
 
 
 def function(**properties: Any) -> dict[str, Any]:
@@ -27,7 +31,7 @@ def join(*parts: Any) -> dict[str, Any]:
 
 
 def turned(
-    resources: Mapping[str, Any], values: LocalValues = VALUES, **sections: Any
+    resources: Mapping[str, Any], values: Mapping[str, str] = VALUES, **sections: Any
 ) -> tuple[dict[str, Any], Report]:
     """Return the converted resources of one template, and the messages."""
     templates, report = emulate({"Stack": {"Resources": dict(resources), **sections}}, values)
@@ -66,7 +70,7 @@ def test_reference_is_replaced_by_local_value_with_port() -> None:
 
 
 def test_local_value_without_port_preserves_production_port() -> None:
-    values = LocalValues(references={"AWS::RDS::DBProxy.Endpoint": "localhost"})
+    values = {"AWS::RDS::DBProxy.Endpoint": "localhost"}
     url = join("postgresql://app@", get("Proxy", "Endpoint"), TLS)
     found, _ = turned({"Proxy": PROXY, "Query": function(Description=url)}, values)
     assert found["Query"]["Properties"]["Description"] == f"postgresql://app@localhost{TLS}"
@@ -159,33 +163,20 @@ def test_function_leaves_vpc_and_preserves_other_properties() -> None:
     assert any("without Properties.VpcConfig" in line for line in report.lines())
 
 
-def test_functions_receive_local_environment_variables() -> None:
-    values = LocalValues(environment={"VECTORFORGE_EMBEDDING_BASE_URL": "http://127.0.0.1:1/v1"})
-    found, _ = turned({"One": function(), "Two": function(Environment={"Variables": {"A": "1"}})}, values)
-    assert found["One"]["Properties"]["Environment"]["Variables"] == dict(values.environment)
-    assert found["Two"]["Properties"]["Environment"]["Variables"] == {"A": "1", **values.environment}
-
-
-def test_changed_variables_create_another_version() -> None:
+def test_changed_variables_of_functions_create_other_versions(tmp_path: Path) -> None:
     """Otherwise an alias would stay on the version with the old ones."""
-    resources = {
-        "One": function(),
-        "OneVersion": {"Type": "AWS::Lambda::Version", "Properties": {"FunctionName": {"Ref": "One"}}},
-        "Alias": {
-            "Type": "AWS::Lambda::Alias",
-            "Properties": {"FunctionVersion": get("OneVersion", "Version")},
-            "DependsOn": "OneVersion",
-        },
-    }
-    ids = []
-    for value in ("3", "3", "4"):
-        found, _ = turned(resources, LocalValues(environment={"VECTORFORGE_MAX_TOP_K": value}))
-        (version,) = [name for name, made in found.items() if made["Type"] == "AWS::Lambda::Version"]
-        assert found["Alias"]["Properties"] == {"FunctionVersion": get(version, "Version")}
-        assert found["Alias"]["DependsOn"] == [version]
-        ids.append(version)
-    assert ids[0] == ids[1] != ids[2]
-    assert turned(resources, LocalValues())[0].keys() == resources.keys()
+    versions = []
+    for number, value in enumerate(("3", "4")):
+        app = App(context={"aws:cdk:bundling-stacks": []}, outdir=str(tmp_path / str(number)))
+        _, functions = build(app, DEV)
+        add_environment(functions, {"VECTORFORGE_MAX_TOP_K": value})
+        app.synth()
+        resources = json.loads((tmp_path / str(number) / functions.template_file).read_text())["Resources"]
+        for made in resources.values():
+            if made["Type"] == "AWS::Lambda::Function":
+                assert made["Properties"]["Environment"]["Variables"]["VECTORFORGE_MAX_TOP_K"] == value
+        versions.append({name for name, made in resources.items() if made["Type"] == "AWS::Lambda::Version"})
+    assert not versions[0] & versions[1]
 
 
 def test_method_without_authorizer_still_requires_key() -> None:

@@ -11,7 +11,6 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from infra.emulator.cloudformation.environment import add_environment
 from infra.emulator.cloudformation.references import PLACEHOLDER, References, texts
 from infra.emulator.cloudformation.resources import (
     DROPPED,
@@ -32,16 +31,6 @@ _STATE_MACHINE = "AWS::StepFunctions::StateMachine"
 
 class EmulationError(Exception):
     """The templates cannot be changed; the text says which resource and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class LocalValues:
-    """Local values for dropped resources."""
-
-    references: Mapping[str, str] = field(default_factory=dict)
-    """Values by "<type>.<attribute>", or "<type>" for a Ref: "AWS::RDS::DBProxy.Endpoint"."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables added to every function; changed values create new versions of the functions."""
 
 
 @dataclass(slots=True)
@@ -69,12 +58,15 @@ class Report:
             yield f"dropped outputs: {', '.join(sorted(self.outputs))}"
 
 
-def emulate(templates: Mapping[str, Template], values: LocalValues) -> tuple[dict[str, Template], Report]:
+def emulate(
+    templates: Mapping[str, Template], values: Mapping[str, str]
+) -> tuple[dict[str, Template], Report]:
     """Change the stacks for the emulator.
 
     Args:
         templates: By stack, in the order of deployment.
-        values: Values for dropped resources.
+        values: Values for dropped resources by "<type>.<attribute>", or "<type>" for a Ref:
+            "AWS::RDS::DBProxy.Endpoint".
 
     Raises:
         EmulationError: A resource type is in no table, or a value is missing.
@@ -97,18 +89,17 @@ class _Stack:
     def __init__(
         self,
         template: Template,
-        values: LocalValues,
+        values: Mapping[str, str],
         exports: dict[str, Any],
         published: dict[str, str],
         report: Report,
     ) -> None:
         self._template = template
         self._resources: dict[str, Any] = template.get("Resources", {})
-        self._values = values
         self._exports = exports
         self._published = published
         self._report = report
-        self._references = References(values.references, exports)
+        self._references = References(values, exports)
 
     def turned(self) -> Template:
         self._drop_types()
@@ -123,7 +114,6 @@ class _Stack:
             logical_id: self._references.resolved(_without_dependencies(resource, self._references.dropped))
             for logical_id, resource in self._resources.items()
         }
-        add_environment(self._template, self._values.environment)
         self._resolve_outputs()
         self._template.get("Conditions", {}).pop("CDKMetadataAvailable", None)  # of what is dropped
         self._report.kept.update(resource["Type"] for resource in self._template["Resources"].values())

@@ -1,5 +1,6 @@
 """Commands of a deployment: synthesize the production templates, change and deploy them."""
 
+import json
 import os
 import platform
 import shutil
@@ -9,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.deployment.synth import templates
 from infra.emulator.aws_emulator import REGION
-from infra.emulator.cloudformation.assembly import AssemblyError, read_templates, write_assembly
-from infra.emulator.cloudformation.template import EmulationError, LocalValues, emulate
+from infra.emulator.cloudformation.assembly import write_assembly
+from infra.emulator.cloudformation.template import EmulationError, emulate
 from vectorforge.errors import ConfigurationError
 
 _LOG_TAIL = 15
@@ -44,8 +46,11 @@ class Cdk:
         """Assembly that ``turn`` writes."""
         return self.folder / "cdk.out.local"
 
-    def synthesize(self) -> None:
+    def synthesize(self, environment: Mapping[str, str]) -> None:
         """Write the production templates, and the functions' bundles for this machine and Python.
+
+        Args:
+            environment: Variables added to the functions.
 
         Raises:
             ConfigurationError: The command failed.
@@ -55,31 +60,30 @@ class Cdk:
             "stage": self.stage,
             "architecture": architecture,
             "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+            "environment": json.dumps(environment),
         }
         arguments = ["synth", "--quiet", "--output", str(self.production)]
         for name, value in context.items():
             arguments += ["--context", f"{name}={value}"]
         self._cdk(arguments, _environment())
 
-    def turn(self, references: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    def turn(self, references: Mapping[str, str]) -> str:
         """Write the emulator's templates from the production ones (``infra.emulator.cloudformation``).
 
         Args:
             references: Values for attributes of dropped resources.
-            environment: Variables added to the functions.
 
         Returns:
             A report of the changes.
 
         Raises:
-            ConfigurationError: An assembly is missing, or has a resource that the emulator does not know.
+            ConfigurationError: A template has a resource that the emulator does not know.
         """
         try:
-            production = read_templates(self.production)
-            templates, report = emulate(production, LocalValues(references, environment))
-            write_assembly(self.production, self.emulated, templates)
-        except (AssemblyError, EmulationError) as exc:
+            emulated, report = emulate(templates(self.production), references)
+        except EmulationError as exc:
             raise ConfigurationError(str(exc)) from exc
+        write_assembly(self.production, self.emulated, emulated)
         return "\n".join(report.lines()) + "\n"
 
     def deploy(self, endpoint_url: str) -> None:
@@ -101,8 +105,7 @@ class Cdk:
 
     def stacks(self) -> list[str]:
         """Return the names of the emulator's stacks."""
-        ending = ".template.json"
-        return [file.name.removesuffix(ending) for file in sorted(self.emulated.glob(f"*{ending}"))]
+        return list(templates(self.emulated))
 
     def _cdk(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         program = self.root / "infra" / "node_modules" / "aws-cdk" / "bin" / "cdk"

@@ -99,8 +99,8 @@ class LocalDeployment:
     ) -> Deployed:
         cdk = Cdk(ROOT, self.folder, self.logs / "cdk.log", stage)
         self.note("Synthesizing the production templates and bundling the functions ...")
-        synthesizing = background.submit(cdk.synthesize)
         ports = self._ports(port)
+        synthesizing = background.submit(cdk.synthesize, _environment(ports))
         roots = self._start_database(ports["database"])
         self._start_embeddings(ports["embeddings"])
         account = EmulatedAccount(f"http://127.0.0.1:{ports['aws']}")
@@ -267,15 +267,7 @@ class LocalDeployment:
             "AWS::RDS::DBInstance.DbiResourceId": "embedded-postgres",
             "AWS::RDS::DBInstance.MasterUserSecret.SecretArn": account.owner_secret(),
         }
-        environment = {
-            **SLOW_EMULATOR,
-            "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER": "http",
-            "VECTORFORGE_EMBEDDING_BASE_URL": f"http://127.0.0.1:{ports['embeddings']}/v1",
-            "VECTORFORGE_EMBEDDING_MODEL": _MODEL,
-            "VECTORFORGE_EMBEDDING_DIMENSION": str(DIMENSION),
-            **passed_on(),
-        }
-        told = cdk.turn(references, environment)
+        told = cdk.turn(references)
         self.report.write_text(told)
         counts = [line.rstrip(":") for line in told.splitlines() if line.endswith(":")]
         self.note(f"Changed the templates for the emulator: {', '.join(counts)}; see {self.report}")
@@ -294,3 +286,15 @@ class LocalDeployment:
                 if time.monotonic() > give_up_at:
                     raise ConfigurationError(f"The API does not answer ({exc}); see {self.logs}.") from exc
             time.sleep(0.5)
+
+
+def _environment(ports: Mapping[str, int]) -> dict[str, str]:
+    """Return the variables of every function besides those of production."""
+    return {
+        **SLOW_EMULATOR,
+        "VECTORFORGE_DEFAULT_EMBEDDING_PROVIDER": "http",
+        "VECTORFORGE_EMBEDDING_BASE_URL": f"http://127.0.0.1:{ports['embeddings']}/v1",
+        "VECTORFORGE_EMBEDDING_MODEL": _MODEL,
+        "VECTORFORGE_EMBEDDING_DIMENSION": str(DIMENSION),
+        **passed_on(),
+    }
