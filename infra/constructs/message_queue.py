@@ -28,8 +28,7 @@ class MessageQueue(Construct):
         window_s: Longest wait for a batch to fill, in seconds.
 
     Attributes:
-        queue: The queue.
-        dead_letter_queue: Messages that failed five times; kept until 14 days after they were first sent.
+        queue: The queue. Messages that failed five times are kept until 14 days after they were first sent.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class MessageQueue(Construct):
         name = f"{stage.prefix}-{name}"
         key = customer_key(self, stage)
         encryption = sqs.QueueEncryption.KMS if key else sqs.QueueEncryption.SQS_MANAGED
-        self.dead_letter_queue = sqs.Queue(
+        dead_letter_queue = sqs.Queue(
             self,
             "DeadLetters",
             queue_name=f"{name}-dead",
@@ -70,9 +69,7 @@ class MessageQueue(Construct):
             max_message_size_bytes=_MAX_MESSAGE_BYTES,
             retention_period=Duration.days(MESSAGE_DAYS),
             visibility_timeout=Duration.seconds(_TIMEOUTS * consumer.timeout_s + window_s),
-            dead_letter_queue=sqs.DeadLetterQueue(
-                queue=self.dead_letter_queue, max_receive_count=_DELIVERIES
-            ),
+            dead_letter_queue=sqs.DeadLetterQueue(queue=dead_letter_queue, max_receive_count=_DELIVERIES),
             removal_policy=removal(stage),
         )
 

@@ -8,6 +8,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_rds as rds
 from constructs import Construct
 
+from infra.data.network import Network
 from infra.stage_settings import StageSettings
 
 _ENGINE = rds.DatabaseClusterEngine.aurora_postgres(version=rds.AuroraPostgresEngineVersion.of("17", "17"))
@@ -72,18 +73,22 @@ def read_only_endpoint(
     proxy: rds.DatabaseProxy,
     *,
     stage: StageSettings,
-    subnets: list[str],
+    network: Network,
     group: ec2.ISecurityGroup,
-) -> rds.CfnDBProxyEndpoint:
+) -> str:
     """Create the endpoint of the proxy that leads to the readers; RDS Proxy has it for Aurora only."""
+    chosen = network.database_subnets
+    subnets = network.vpc.select_subnets(
+        subnet_group_name=chosen.subnet_group_name, subnet_type=chosen.subnet_type
+    )
     endpoint = rds.CfnDBProxyEndpoint(
         scope,
         "ReadOnlyEndpoint",
         db_proxy_endpoint_name=f"{stage.prefix}-reader",
         db_proxy_name=proxy.db_proxy_name,
-        vpc_subnet_ids=subnets,
+        vpc_subnet_ids=subnets.subnet_ids,
         vpc_security_group_ids=[group.security_group_id],
         target_role="READ_ONLY",
     )
     endpoint.node.add_dependency(proxy)
-    return endpoint
+    return endpoint.attr_endpoint

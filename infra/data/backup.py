@@ -6,6 +6,7 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_rds as rds
 from constructs import Construct
 
+from infra.data.database import Database
 from infra.setting_types import BackupSettings
 
 _START_WITHIN = Duration.hours(1)
@@ -20,7 +21,7 @@ class DatabaseBackup(Construct):
     Args:
         settings: Retention, time and vault of the copies.
         prefix: Prefix of names.
-        database: The instance, or the cluster of Aurora.
+        database: The database.
 
     Attributes:
         vault: The vault.
@@ -30,10 +31,9 @@ class DatabaseBackup(Construct):
         self,
         scope: Construct,
         construct_id: str,
-        *,
         settings: BackupSettings,
         prefix: str,
-        database: rds.DatabaseInstance | rds.DatabaseCluster,
+        database: Database,
     ) -> None:
         super().__init__(scope, construct_id)
         # A vault with backups cannot be deleted, so it stays, and the next stack needs another name.
@@ -66,8 +66,8 @@ class DatabaseBackup(Construct):
         plan.add_selection(
             "Database",
             resources=[
-                backup.BackupResource.from_rds_database_cluster(database)
-                if isinstance(database, rds.DatabaseCluster)
-                else backup.BackupResource.from_rds_database_instance(database)
+                backup.BackupResource.from_rds_database_cluster(database.instance)
+                if isinstance(database.instance, rds.DatabaseCluster)
+                else backup.BackupResource.from_rds_database_instance(database.instance)
             ],
         )

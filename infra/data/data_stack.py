@@ -11,7 +11,6 @@ from infra.data.database import Database
 from infra.data.network import Network
 from infra.data.provider_keys import ProviderKeys
 from infra.data.restore_test import RestoreTest
-from infra.setting_types import BackupSettings
 from infra.stage_settings import StageSettings
 
 CLIENTS = {
@@ -38,7 +37,9 @@ class DataStack(Stack):
         self.network = Network(self, "Network", stage)
         self.database = Database(self, "Database", stage=stage, network=self.network)
         if stage.backup is not None:
-            self._back_up(stage, stage.backup)
+            vault = DatabaseBackup(self, "Backup", stage.backup, stage.prefix, self.database).vault
+            if stage.backup.restore_test:
+                RestoreTest(self, "RestoreTest", stage.backup, stage.prefix, vault, self.database)
         self.provider_keys = ProviderKeys(self, "ProviderKeys", stage)
         reached = "RDS Proxy" if stage.database.proxy else "PostgreSQL"
         self.places = {
@@ -53,21 +54,3 @@ class DataStack(Stack):
             )
             for function, description in CLIENTS.items()
         }
-
-    def _back_up(self, stage: StageSettings, settings: BackupSettings) -> None:
-        database = self.database
-        made = DatabaseBackup(
-            self, "Backup", settings=settings, prefix=stage.prefix, database=database.instance
-        )
-        if settings.restore_test:
-            RestoreTest(
-                self,
-                "RestoreTest",
-                settings=settings,
-                prefix=stage.prefix,
-                vault=made.vault,
-                database=database.instance,
-                database_arn=database.arn,
-                subnet_group=database.subnet_group,
-                group=database.group,
-            )

@@ -1,6 +1,6 @@
 """PostgreSQL with pgvector, behind RDS Proxy if the stage has one, with IAM authentication throughout."""
 
-from typing import Any, Protocol
+from typing import Any, cast
 from urllib.parse import quote
 
 from aws_cdk import Duration, RemovalPolicy, Stack
@@ -43,19 +43,13 @@ _PARAMETERS = {
 }
 
 
-class HasRole(Protocol):
-    """Something that acts with a role of IAM."""
-
-    @property
-    def role(self) -> iam.Role:
-        """The role."""
-
-
 class Database(Construct):
     """The instance in isolated subnets, and its proxy, past which only the migrate function reaches it.
 
     Attributes:
         instance: The instance, or the cluster of Aurora.
+        arn: Its ARN.
+        resource_id: Its id in ARNs of its users.
         proxy: The proxy; None: every function reaches the instance.
         group: Security group of the instance.
     """
@@ -70,8 +64,17 @@ class Database(Construct):
         clients = "its proxy and migrations" if stage.database.proxy else "functions"
         self.group = self._group("InstanceGroup", f"PostgreSQL: reached by {clients}")
         self._client_server = self.group
-        is_aurora = stage.database.engine == "aurora"
-        self.instance = self._make_cluster() if is_aurora else self._make_instance()
+        self.instance: rds.DatabaseInstance | rds.DatabaseCluster
+        if stage.database.engine == "aurora":
+            self.instance = cluster = self._make_cluster()
+            self.arn, self.resource_id = cluster.cluster_arn, cluster.cluster_resource_identifier
+            endpoint, self._target = cluster.cluster_endpoint, rds.ProxyTarget.from_cluster(cluster)
+        else:
+            self.instance = instance = self._make_instance()
+            # It is made here, so it has an id.
+            self.arn, self.resource_id = instance.instance_arn, cast("str", instance.instance_resource_id)
+            endpoint, self._target = instance.instance_endpoint, rds.ProxyTarget.from_instance(instance)
+        self._host = endpoint.hostname
         self.proxy: rds.DatabaseProxy | None = None
         if stage.database.proxy:
             self._client_server = self._group(
@@ -82,18 +85,22 @@ class Database(Construct):
         self._values = PublishedValues(self, "Values", stage)
         self._publish()
         if self.proxy and stage.database.readers:
-            self._values.publish("reader-host", self._make_reader_endpoint(self.proxy))
+            reader_host = read_only_endpoint(
+                self, self.proxy, stage=stage, network=network, group=self._client_server
+            )
+            self._values.publish("reader-host", reader_host)
 
     def _publish(self) -> None:
-        secret = self.master_secret.secret_arn
-        self._values.publish("host", self.endpoint.hostname)
+        # RDS manages the master user's password, so there is a secret; only the migrate function reads it.
+        secret = cast("secretsmanager.ISecret", self.instance.secret).secret_arn
+        self._values.publish("host", self._host)
         self._values.publish("resource-id", self.resource_id)
         self._values.publish("owner-secret", secret)
         if self.proxy is not None:
             self._values.publish("proxy-host", self.proxy.endpoint)
             self._values.publish("proxy-id", proxy_id(self.proxy.db_proxy_arn))
         # Deployed stages import these until their next deployment, which no longer does.
-        for exported in (self.endpoint.hostname, self.resource_id, secret):
+        for exported in (self._host, self.resource_id, secret):
             Stack.of(self).export_value(exported)
         if self.proxy is not None:
             Stack.of(self).export_value(self.proxy.endpoint)
@@ -127,29 +134,6 @@ class Database(Construct):
         return f"postgresql://{self.value(client, 'host')}:{_PORT}/{DATABASE}?{_tls('database.pem')}"
 
     @property
-    def endpoint(self) -> rds.Endpoint:
-        """Endpoint of the instance, or of the cluster's writer."""
-        if isinstance(self.instance, rds.DatabaseCluster):
-            return self.instance.cluster_endpoint
-        return self.instance.instance_endpoint
-
-    @property
-    def master_secret(self) -> secretsmanager.ISecret:
-        """Secret that RDS creates and rotates; only the migrate function reads it."""
-        secret = self.instance.secret
-        if secret is None:
-            raise RuntimeError("RDS manages the master user's password, so there is a secret.")
-        return secret
-
-    @property
-    def arn(self) -> str:
-        """ARN of the instance or the cluster."""
-        database = self.instance
-        if isinstance(database, rds.DatabaseCluster):
-            return database.cluster_arn
-        return database.instance_arn
-
-    @property
     def subnet_group(self) -> str:
         """Name of the subnets' group."""
         [found] = [one for one in self.node.find_all() if isinstance(one, rds.CfnDBSubnetGroup)]
@@ -177,35 +161,22 @@ class Database(Construct):
         server = self.value(client, "proxy-id" if self.proxy is not None else "resource-id")
         client.allow("rds-db:connect", on=[self.user_arn(role, server)])
 
-    def allow_owner_login(self, client: HasRole) -> None:
-        """Let a function or a host log in to the instance, past the proxy, as its master user.
+    def allow_owner_login(self, role: iam.Role) -> None:
+        """Let a role log in to the instance, past the proxy, as its master user.
 
-        With its password in ``master_secret`` at first, and with a token once the database's roles have
+        With its password in a secret at first, and with a token once the database's roles have
         ``rds_iam``, which PostgreSQL then counts as the master user's, too.
         """
-        secret = iam.PolicyStatement(
-            actions=["secretsmanager:GetSecretValue"], resources=[self.value(client.role, "owner-secret")]
-        )
-        owner = self.user_arn(OWNER_ROLE, self.value(client.role, "resource-id"))
-        token = iam.PolicyStatement(actions=["rds-db:connect"], resources=[owner])
-        client.role.add_to_policy(secret)
-        client.role.add_to_policy(token)
-        allow_key(client.role, self._stage, *secret.actions)
+        secret, owner = "secretsmanager:GetSecretValue", self.value(role, "owner-secret")
+        user = self.user_arn(OWNER_ROLE, self.value(role, "resource-id"))
+        for action, resource in ((secret, owner), ("rds-db:connect", user)):
+            role.add_to_policy(iam.PolicyStatement(actions=[action], resources=[resource]))
+        allow_key(role, self._stage, secret)
 
     def _group(self, construct_id: str, description: str) -> ec2.SecurityGroup:
         return ec2.SecurityGroup(
             self, construct_id, vpc=self._network.vpc, description=description, allow_all_outbound=False
         )
-
-    @property
-    def resource_id(self) -> str:
-        """Id of the instance or cluster in ARNs of its users."""
-        database = self.instance
-        if isinstance(database, rds.DatabaseCluster):
-            return database.cluster_resource_identifier
-        if database.instance_resource_id is None:
-            raise RuntimeError("The instance is made here, so it has a resource id.")
-        return database.instance_resource_id
 
     def _make_cluster(self) -> rds.DatabaseCluster:
         settings = self._stage.database
@@ -222,16 +193,6 @@ class Database(Construct):
         )
         self._add_logs(cluster, Logs=f"cluster/{self._stage.prefix}/postgresql")
         return cluster
-
-    def _make_reader_endpoint(self, proxy: rds.DatabaseProxy) -> str:
-        chosen = self._network.database_subnets
-        subnets = self._network.vpc.select_subnets(
-            subnet_group_name=chosen.subnet_group_name, subnet_type=chosen.subnet_type
-        ).subnet_ids
-        endpoint = read_only_endpoint(
-            self, proxy, stage=self._stage, subnets=subnets, group=self._client_server
-        )
-        return endpoint.attr_endpoint
 
     def _make_instance(self) -> rds.DatabaseInstance:
         settings = self._stage.database
@@ -317,9 +278,7 @@ class Database(Construct):
             self,
             "Proxy",
             db_proxy_name=self._stage.prefix,
-            proxy_target=rds.ProxyTarget.from_cluster(self.instance)
-            if isinstance(self.instance, rds.DatabaseCluster)
-            else rds.ProxyTarget.from_instance(self.instance),
+            proxy_target=self._target,
             default_auth_scheme=rds.DefaultAuthScheme.IAM_AUTH,
             iam_auth=True,
             require_tls=True,

@@ -2,11 +2,11 @@
 
 from aws_cdk import Fn
 from aws_cdk import aws_backup as backup
-from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_rds as rds
 from constructs import Construct
 
+from infra.data.database import Database
 from infra.setting_types import RESTORED_HOURS, BackupSettings
 
 _AFTER_BACKUP_H = 6
@@ -25,24 +25,17 @@ class RestoreTest(Construct):
         settings: Time of the backups.
         prefix: Prefix of names.
         vault: Vault of the backups.
-        database: The instance, or the cluster of Aurora.
-        database_arn: Its ARN.
-        subnet_group: Subnets of the restored database.
-        group: Its security group.
+        database: The database, whose subnets and security group the restored one has.
     """
 
     def __init__(
         self,
         scope: Construct,
         construct_id: str,
-        *,
         settings: BackupSettings,
         prefix: str,
         vault: backup.IBackupVault,
-        database: rds.DatabaseInstance | rds.DatabaseCluster,
-        database_arn: str,
-        subnet_group: str,
-        group: ec2.ISecurityGroup,
+        database: Database,
     ) -> None:
         super().__init__(scope, construct_id)
         role = iam.Role(
@@ -75,12 +68,12 @@ class RestoreTest(Construct):
             "Selection",
             restore_testing_plan_name=plan.ref,
             restore_testing_selection_name="database",
-            protected_resource_type="Aurora" if isinstance(database, rds.DatabaseCluster) else "RDS",
-            protected_resource_arns=[database_arn],
+            protected_resource_type="Aurora" if isinstance(database.instance, rds.DatabaseCluster) else "RDS",
+            protected_resource_arns=[database.arn],
             iam_role_arn=role.role_arn,
             restore_metadata_overrides={
-                "dbSubnetGroupName": subnet_group,
-                "vpcSecurityGroupIds": Fn.join("", ['["', group.security_group_id, '"]']),
+                "dbSubnetGroupName": database.subnet_group,
+                "vpcSecurityGroupIds": Fn.join("", ['["', database.group.security_group_id, '"]']),
                 "enableIamDatabaseAuthentication": "true",
             },
             validation_window_hours=RESTORED_HOURS,

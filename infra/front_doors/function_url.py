@@ -28,10 +28,6 @@ class QueryUrl(Construct):
 
     Args:
         function: The query function.
-
-    Attributes:
-        url: The function URL, of the alias.
-        distribution: CloudFront's.
     """
 
     def __init__(
@@ -39,16 +35,16 @@ class QueryUrl(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._stage = stage
-        self.url = lambda_.FunctionUrl(
+        self._url = lambda_.FunctionUrl(
             self,
             "Url",
             function=function.alias,
             auth_type=lambda_.FunctionUrlAuthType.AWS_IAM,
             invoke_mode=lambda_.InvokeMode.RESPONSE_STREAM,
         )
-        self.distribution = self._make_distribution()
+        self._distribution = self._make_distribution()
         distribution = iam.ServicePrincipal("cloudfront.amazonaws.com")
-        _allow(function, "CloudFront", distribution, source_arn=self.distribution.distribution_arn)
+        _allow(function, "CloudFront", distribution, source_arn=self._distribution.distribution_arn)
         for number, arn in enumerate(stage.iam_tenants):
             _allow(function, f"Caller{number}", iam.ArnPrincipal(arn))
         self._tell_where()
@@ -62,7 +58,7 @@ class QueryUrl(Construct):
             signing=cloudfront.Signing.SIGV4_ALWAYS,
         )
         origin = origins.FunctionUrlOrigin(
-            self.url,
+            self._url,
             origin_access_control_id=access.origin_access_control_id,
             read_timeout=Duration.seconds(_SILENCE_S),
         )
@@ -94,7 +90,7 @@ class QueryUrl(Construct):
 
     def _tell_where(self) -> None:
         stack, domain = Stack.of(self), self._stage.cloudfront_domain
-        viewer_url = f"https://{domain.name if domain else self.distribution.distribution_domain_name}"
+        viewer_url = f"https://{domain.name if domain else self._distribution.distribution_domain_name}"
         json_type = "-H 'content-type: application/json'"
         CfnOutput(stack, "CloudFrontUrl", description="CloudFront before the function", value=viewer_url)
         CfnOutput(
@@ -107,13 +103,13 @@ class QueryUrl(Construct):
                 '-H "x-amz-content-sha256: $(printf %s "$BODY" | sha256sum | cut -d\' \' -f1)" -d "$BODY"'
             ),
         )
-        CfnOutput(stack, "FunctionUrl", description="The function URL", value=self.url.url)
+        CfnOutput(stack, "FunctionUrl", description="The function URL", value=self._url.url)
         CfnOutput(
             stack,
             "FunctionUrlExample",
             description="Queries the API as an identity of iam_tenants, with the credentials of the shell",
             value=(
-                f"curl -N {self.url.url}v1/rag/query --aws-sigv4 aws:amz:{stack.region}:lambda "
+                f"curl -N {self._url.url}v1/rag/query --aws-sigv4 aws:amz:{stack.region}:lambda "
                 '--user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" '
                 # Without a token curl would sign an empty header and not send it.
                 '${AWS_SESSION_TOKEN:+"-Hx-amz-security-token: $AWS_SESSION_TOKEN"} '

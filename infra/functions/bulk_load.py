@@ -50,7 +50,6 @@ class BulkLoad(Construct):
 
     Attributes:
         state_machine: The state machine.
-        reports_bucket: Its reports, ``reports/<id of the run>/``.
     """
 
     def __init__(
@@ -65,12 +64,11 @@ class BulkLoad(Construct):
         super().__init__(scope, construct_id)
         self._stage = stage
         name = f"{stage.prefix}-bulk-load"
-        self.reports_bucket = private_bucket(
+        self._reports_bucket = private_bucket(
             self, "Reports", stage, expires_days=_REPORT_DAYS, access_logs=access_logs
         )
         # Only this prefix keeps the account's resource policy for log delivery small.
         group = log_group(self, "Logs", stage, f"/aws/vendedlogs/states/{name}")
-        self.role = self._make_role(name, ingestion)
         self.state_machine = sfn.StateMachine(
             self,
             "StateMachine",
@@ -81,17 +79,17 @@ class BulkLoad(Construct):
             definition_substitutions={
                 "IngestFunction": ingestion.function.alias.function_arn,
                 "Partition": Aws.PARTITION,
-                "ReportsBucket": self.reports_bucket.bucket_name,
+                "ReportsBucket": self._reports_bucket.bucket_name,
                 "UploadsBucket": ingestion.uploads_bucket.bucket_name,
             },
-            role=self.role,
+            role=self._make_role(name, ingestion),
             tracing_enabled=True,
             # Names of states and errors; the data would be names of documents.
             logs=sfn.LogOptions(destination=group, level=sfn.LogLevel.ALL, include_execution_data=False),
         )
         for output, value in {
             "BulkLoad": self.state_machine.state_machine_arn,
-            "BulkLoadReports": self.reports_bucket.bucket_name,
+            "BulkLoadReports": self._reports_bucket.bucket_name,
         }.items():
             CfnOutput(self, f"{output}Name", value=value).override_logical_id(output)
 
@@ -117,7 +115,7 @@ class BulkLoad(Construct):
             "s3:GetObject",
             "s3:ListMultipartUploadParts",
             "s3:AbortMultipartUpload",
-            on=self.reports_bucket.arn_for_objects(f"{_REPORTS}/*"),
+            on=self._reports_bucket.arn_for_objects(f"{_REPORTS}/*"),
         )
         # The map runs batches as executions of the same machine:
         # https://docs.aws.amazon.com/step-functions/latest/dg/iam-policies-eg-dist-map.html

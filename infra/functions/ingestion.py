@@ -27,10 +27,7 @@ class Ingestion(Construct):
     """Runs ingestion jobs of the API and of uploads.
 
     Attributes:
-        queue: Announcements of jobs and S3's notifications.
-        dead_letter_queue: Those that could not be carried out.
         uploads_bucket: An object ``<tenant>/<collection>/<path>`` becomes a document.
-        originals_bucket: The files of documents, until their documents are deleted.
         function: The ingest function.
         environment: Variables of functions that announce jobs and sign uploads.
     """
@@ -46,8 +43,6 @@ class Ingestion(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._messages = MessageQueue(self, "Jobs", stage=stage, name="ingestion", consumer=stage.ingest)
-        self.queue = self._messages.queue
-        self.dead_letter_queue = self._messages.dead_letter_queue
         self.uploads_bucket = private_bucket(
             self,
             "Uploads",
@@ -56,17 +51,18 @@ class Ingestion(Construct):
             access_logs=access_logs,
             cors=_cors(stage),
         )
-        _notify(self.uploads_bucket, self.queue)
+        _notify(self.uploads_bucket, self._messages.queue)
         CfnOutput(self, "UploadsName", value=self.uploads_bucket.bucket_name).override_logical_id(
             "UploadsBucket"
         )
-        self.originals_bucket = private_bucket(
+        # The files of documents, until their documents are deleted.
+        self._originals_bucket = private_bucket(
             self, "Originals", stage, expires_days=None, access_logs=access_logs
         )
         self.environment = {
-            "VECTORFORGE_INGESTION_QUEUE_URL": self.queue.queue_url,
+            "VECTORFORGE_INGESTION_QUEUE_URL": self._messages.queue.queue_url,
             "VECTORFORGE_UPLOADS_BUCKET": self.uploads_bucket.bucket_name,
-            "VECTORFORGE_ORIGINALS_BUCKET": self.originals_bucket.bucket_name,
+            "VECTORFORGE_ORIGINALS_BUCKET": self._originals_bucket.bucket_name,
         }
         self.function = self._make_function(stage, data)
         self._messages.feed(self.function, batch_size=_BATCH)
@@ -83,9 +79,9 @@ class Ingestion(Construct):
 
     def allow_linking_originals(self, function: PythonFunction) -> None:
         """Allow a function to read originals, and so to sign links to them."""
-        function.allow("s3:GetObject", on=[self.originals_bucket.arn_for_objects("*")])
+        function.allow("s3:GetObject", on=[self._originals_bucket.arn_for_objects("*")])
         # Else S3 answers 403 for one that is missing. Reads have no prefix for a condition.
-        function.allow("s3:ListBucket", on=[self.originals_bucket.bucket_arn])
+        function.allow("s3:ListBucket", on=[self._originals_bucket.bucket_arn])
 
     def _make_function(self, stage: StageSettings, data: DataStack) -> PythonFunction:
         function = PythonFunction(
@@ -119,8 +115,8 @@ class Ingestion(Construct):
         # Without it S3 answers 403, not 404, for an object that is gone.
         function.allow("s3:ListBucket", on=[self.uploads_bucket.bucket_arn])
         for action in ("s3:PutObject", "s3:DeleteObject"):
-            function.allow(action, on=[self.originals_bucket.arn_for_objects("*")])
-        function.allow("s3:ListBucket", on=[self.originals_bucket.bucket_arn])  # to erase a tenant's
+            function.allow(action, on=[self._originals_bucket.arn_for_objects("*")])
+        function.allow("s3:ListBucket", on=[self._originals_bucket.bucket_arn])  # to erase a tenant's
         return function
 
     def _tell_how_to_upload(self, stage: StageSettings) -> None:

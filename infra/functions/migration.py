@@ -67,7 +67,7 @@ class Migration(Construct):
                 **template,
             },
         )
-        database.allow_owner_login(self.function)
+        database.allow_owner_login(self.function.role)
         if hosts:
             hosts.let_start(self.function)
         wait = Duration.seconds(min(stage.migrate.timeout_s + _MARGIN_S, 3600))

@@ -127,7 +127,7 @@ class OperatorHost(Construct):
         allow(*_AGENT, on=["*"])
         allow("s3:GetObject", on=[f"{assets}/*"])  # not the tools' key: a rollback would take it from a host
         allow("lambda:InvokeFunction", on=[self._migrate_arn])
-        data.database.allow_owner_login(self)
+        data.database.allow_owner_login(self.role)
         server = data.database.value(self, "resource-id")
         allow("rds-db:connect", on=[data.database.user_arn(APP_ROLE, server)])
 

@@ -23,9 +23,6 @@ class QueryLog(Construct):
     """Accepts records and stores them within seconds.
 
     Attributes:
-        queue: Queue of records.
-        dead_letter_queue: Records that could not be stored.
-        overflow_bucket: Records that are larger than a message.
         writer: The log writer.
         environment: Variables of functions that send records.
     """
@@ -43,14 +40,12 @@ class QueryLog(Construct):
         self._messages = MessageQueue(
             self, "Records", stage=stage, name="query-log", consumer=stage.log_writer, window_s=_WINDOW_S
         )
-        self.queue = self._messages.queue
-        self.dead_letter_queue = self._messages.dead_letter_queue
-        self.overflow_bucket = private_bucket(
+        self._overflow_bucket = private_bucket(
             self, "Overflow", stage, expires_days=_KEPT_DAYS, access_logs=access_logs
         )
         self.environment = {
-            "VECTORFORGE_QUERY_LOG_QUEUE_URL": self.queue.queue_url,
-            "VECTORFORGE_QUERY_LOG_OVERFLOW_BUCKET": self.overflow_bucket.bucket_name,
+            "VECTORFORGE_QUERY_LOG_QUEUE_URL": self._messages.queue.queue_url,
+            "VECTORFORGE_QUERY_LOG_OVERFLOW_BUCKET": self._overflow_bucket.bucket_name,
         }
         self.writer = PythonFunction(
             self,
@@ -71,7 +66,7 @@ class QueryLog(Construct):
         data.database.allow_login(self.writer, LOG_WRITER_ROLE)
         # It puts a record back without its texts, once the table has them.
         for action in ("s3:GetObject", "s3:PutObject"):
-            self.writer.allow(action, on=[self.overflow_bucket.arn_for_objects(_OBJECTS)])
+            self.writer.allow(action, on=[self._overflow_bucket.arn_for_objects(_OBJECTS)])
         self._messages.feed(self.writer, batch_size=_BATCH)
 
     def _headers_secret(self, stage: StageSettings) -> dict[str, str]:
@@ -93,4 +88,4 @@ class QueryLog(Construct):
     def allow_sending(self, function: PythonFunction) -> None:
         """Allow a function to send records, not to read them."""
         self._messages.allow_sending(function)
-        function.allow("s3:PutObject", on=[self.overflow_bucket.arn_for_objects(_OBJECTS)])
+        function.allow("s3:PutObject", on=[self._overflow_bucket.arn_for_objects(_OBJECTS)])
