@@ -80,9 +80,7 @@ async def test_function_error_deletes_no_message(
     batches = Batches()
     async with (
         FunctionProcess(consumer(environment={"FAIL_INIT": "1"})) as broken,
-        QueueEventSource(
-            broken, url, endpoint_url=endpoint, region=REGION, on_batch=batches, reports_failures=False
-        ),
+        QueueEventSource(broken, url, endpoint_url=endpoint, region=REGION, on_batch=batches),
     ):
         (result,) = await batches.until(1)
     assert result.error is not None

@@ -10,7 +10,7 @@ from infra.emulator.lambda_service.function_configuration import Function, TooMa
 from infra.emulator.lambda_service.http_server import (
     HttpServer,
     RequestHead,
-    read_body,
+    RequestReader,
     response_head,
 )
 from infra.emulator.lambda_service.invocation import Invocation
@@ -77,11 +77,9 @@ class FrontDoor(HttpServer):
         """
         return f"http://{self.address}"
 
-    async def exchange(
-        self, head: RequestHead, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def exchange(self, head: RequestHead, reader: RequestReader, writer: asyncio.StreamWriter) -> None:
         """Invoke the function with a request and send its answer."""
-        body = await self._read(head, reader, writer)
+        body = await self._read(reader, writer)
         if body is None:
             return
         source_ip = str(writer.get_extra_info("peername")[0])
@@ -94,13 +92,11 @@ class FrontDoor(HttpServer):
             await self._answer(invocation, head, writer)
         await writer.drain()
 
-    async def _read(
-        self, head: RequestHead, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> bytes | None:
+    async def _read(self, reader: RequestReader, writer: asyncio.StreamWriter) -> bytes | None:
         """Return the request's body, or None after answering that it is too long."""
         body = bytearray()
         total = 0
-        async for piece in read_body(reader, head, {}):
+        async for piece in reader.body({}):
             was_within = total <= self.request_limit
             total += len(piece)
             if total <= self.request_limit:
@@ -216,7 +212,7 @@ class FunctionUrl(FrontDoor):
 
     def event(self, request: ProxyRequest) -> dict[str, Any]:
         """Return payload 2.0; ``authentication`` and ``authorizer`` are null without IAM."""
-        event = payload_2(request, api_id="local")
+        event = payload_2(request)
         event["requestContext"] |= {"authentication": None, "authorizer": None}
         return event
 

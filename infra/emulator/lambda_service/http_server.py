@@ -1,21 +1,17 @@
-"""An HTTP/1.1 server on 127.0.0.1 (RFC 9112) that passes every message to its subclass as it arrives."""
+"""An HTTP/1.1 server on 127.0.0.1 that passes every message to its subclass as it arrives."""
 
 import asyncio
-import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Self
 
-_CHUNK_SIZE = re.compile("[0-9A-Fa-f]{1,15}")
+import h11
+
 MAX_HEAD_BYTES = 2 * 1024 * 1024
 """Limit of request line and headers; awslambdaric sends up to 1 MiB of X-Ray cause in a header."""
 _PIECE_BYTES = 64 * 1024
-
-
-class MalformedMessageError(Exception):
-    """The message is not HTTP/1.1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,95 +33,61 @@ class RequestHead:
         """Return headers by lower-case name; repeated ones are joined with commas."""
         return {name.lower(): self.get(name) for name, _ in self.headers}
 
-    @property
-    def is_chunked(self) -> bool:
-        """True if the body is chunked."""
-        return self.get("transfer-encoding").lower().endswith("chunked")
 
+class RequestReader:
+    """Requests of one connection, one after the other; h11 parses them.
 
-async def read_head(reader: asyncio.StreamReader) -> RequestHead | None:
-    """Return the next request on a connection, or None after a regular close.
-
-    Raises:
-        MalformedMessageError: It is not HTTP/1.1, or longer than the reader's limit.
-        IncompleteReadError: The connection ended within the head.
-    """
-    try:
-        raw = await reader.readuntil(b"\r\n\r\n")
-    except asyncio.IncompleteReadError as exc:
-        if exc.partial:
-            raise
-        return None
-    except asyncio.LimitOverrunError as exc:
-        raise MalformedMessageError("The head is too long.") from exc
-    request_line, *lines = raw.decode("latin-1").rstrip("\r\n").split("\r\n")
-    parts = request_line.split(" ")
-    if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
-        raise MalformedMessageError("The request line is malformed.")
-    return RequestHead(parts[0], parts[1], parts[2], tuple(_header(line) for line in lines))
-
-
-def _header(line: str) -> tuple[str, str]:
-    name, colon, value = line.partition(":")
-    if not colon or not name.strip():
-        raise MalformedMessageError("A header line is malformed.")
-    return name.strip(), value.strip()
-
-
-async def read_body(
-    reader: asyncio.StreamReader, head: RequestHead, trailers: dict[str, str]
-) -> AsyncIterator[bytes]:
-    """Yield pieces of a request's body as they arrive: one for each chunk, or the available bytes.
+    A malformed message, or the end of the connection within one, raises ``h11.RemoteProtocolError``.
 
     Args:
-        reader: Stands behind the head.
-        head: Says how the body is framed.
-        trailers: Filled at the end of a chunked body, by lower-case name.
-
-    Raises:
-        MalformedMessageError: The framing is broken.
-        IncompleteReadError: The connection ended within the body.
+        reader: Of the connection.
     """
-    if head.is_chunked:
-        async for piece in _chunks(reader, trailers):
-            yield piece
-        return
-    length = head.get("content-length", "0")
-    if not length.isdecimal():
-        raise MalformedMessageError("The content length is no number.")
-    left = int(length)
-    while left:
-        piece = await reader.read(min(left, _PIECE_BYTES))
-        if not piece:
-            raise asyncio.IncompleteReadError(b"", left)
-        left -= len(piece)
-        yield piece
 
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+        self._parser = h11.Connection(h11.SERVER)
 
-async def _chunks(reader: asyncio.StreamReader, trailers: dict[str, str]) -> AsyncIterator[bytes]:
-    while True:
-        line = await _line(reader)
-        digits = line.split(";", 1)[0].rstrip(" \t")
-        if not _CHUNK_SIZE.fullmatch(digits):  # int() takes signs and underscores, too
-            raise MalformedMessageError("A chunk's size is no number.")
-        size = int(digits, 16)
-        if size == 0:
-            break
-        for start in range(0, size, MAX_HEAD_BYTES):  # one chunk may announce any size
-            yield await reader.readexactly(min(MAX_HEAD_BYTES, size - start))
-        if await reader.readexactly(2) != b"\r\n":
-            raise MalformedMessageError("A chunk is longer than its size.")
-    while line := await _line(reader):
-        name, value = _header(line)
-        trailers[name.lower()] = value
+    async def head(self) -> RequestHead | None:
+        """Return the next request, whose predecessor's body was read, or None after a regular close."""
+        early, _ = self._parser.trailing_data
+        self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+        if early:
+            self._parser.receive_data(early)
+        request = await self._event()
+        if not isinstance(request, h11.Request):
+            return None
+        method, target, version = (
+            part.decode("latin-1") for part in (request.method, request.target, request.http_version)
+        )
+        headers = (
+            (name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw_items()
+        )
+        return RequestHead(method, target, f"HTTP/{version}", tuple(headers))
 
+    async def body(self, trailers: dict[str, str]) -> AsyncIterator[bytes]:
+        """Yield pieces of the request's body as they arrive: one for each chunk, or the available bytes.
 
-async def _line(reader: asyncio.StreamReader) -> str:
-    try:
-        line = await reader.readuntil(b"\r\n")
-    except asyncio.LimitOverrunError as exc:
-        raise MalformedMessageError("A line is too long.") from exc
-    return line[:-2].decode("latin-1")
+        Args:
+            trailers: Filled at the end of a chunked body, by lower-case name.
+        """
+        chunk, within_chunk = bytearray(), False
+        while isinstance(event := await self._event(), h11.Data):
+            chunk += event.data
+            within_chunk = (within_chunk or event.chunk_start) and not event.chunk_end
+            if not within_chunk or len(chunk) >= MAX_HEAD_BYTES:  # one chunk may announce any size
+                yield bytes(chunk)
+                chunk.clear()
+        if isinstance(event, h11.EndOfMessage):
+            trailers |= {name.decode(): value.decode("latin-1") for name, value in event.headers}
+
+    async def disconnect(self) -> None:
+        """Wait until the client disconnects, which sends nothing before it has a reply."""
+        await self._reader.read(1)
+
+    async def _event(self) -> object:
+        while (event := self._parser.next_event()) is h11.NEED_DATA:
+            self._parser.receive_data(await self._reader.read(_PIECE_BYTES))
+        return event
 
 
 def response_head(status: int, headers: Iterable[tuple[str, str]]) -> bytes:
@@ -151,9 +113,7 @@ class HttpServer(ABC):
         self._connections: set[asyncio.Task[None]] = set()
 
     @abstractmethod
-    async def exchange(
-        self, head: RequestHead, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def exchange(self, head: RequestHead, reader: RequestReader, writer: asyncio.StreamWriter) -> None:
         """Read one request's body and answer it. Close ``writer`` to refuse further requests."""
 
     @property
@@ -192,24 +152,22 @@ class HttpServer(ABC):
         assert task is not None  # noqa: S101 - asyncio.start_server runs it in a task
         self._connections.add(task)
         try:
-            await self._serve_requests(reader, writer)
+            await self._serve_requests(RequestReader(reader), writer)
             writer.close()
             await writer.wait_closed()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.transport.abort()  # the client is gone
-        except asyncio.CancelledError:
-            writer.transport.abort()  # the server closes
+        except (ConnectionError, asyncio.CancelledError):  # the client is gone, or the server closes
+            writer.transport.abort()
         finally:
             self._connections.discard(task)
 
-    async def _serve_requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_requests(self, reader: RequestReader, writer: asyncio.StreamWriter) -> None:
         try:
-            while not writer.is_closing() and (head := await read_head(reader)) is not None:
+            while not writer.is_closing() and (head := await reader.head()) is not None:
                 if "100-continue" in head.get("expect").lower():
                     writer.write(response_head(100, ()))
                 await self.exchange(head, reader, writer)
                 await writer.drain()
                 if head.version == "HTTP/1.0" or "close" in head.get("connection").lower():
                     return
-        except MalformedMessageError:
+        except h11.RemoteProtocolError:
             writer.write(response_head(400, [("content-length", "0"), ("connection", "close")]))

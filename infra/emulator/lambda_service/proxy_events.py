@@ -34,12 +34,6 @@ class ProxyRequest:
         """Path as sent, percent-encoded, without the query."""
         return urlsplit(self.head.target).path or "/"
 
-    def path_in(self, stage: str) -> str:
-        """Return the path without the stage, which is optional here."""
-        prefix = f"/{stage}"
-        is_staged = self.path == prefix or self.path.startswith(f"{prefix}/")
-        return self.path[len(prefix) :] or "/" if is_staged else self.path
-
     @property
     def query(self) -> str:
         """Query as sent, without the question mark."""
@@ -95,7 +89,7 @@ class ProxyRequest:
         return base64.b64encode(self.body).decode("ascii"), True
 
 
-def payload_2(request: ProxyRequest, *, api_id: str, stage: str = "$default") -> dict[str, Any]:
+def payload_2(request: ProxyRequest) -> dict[str, Any]:
     """Return the common event of function URLs and HTTP APIs."""
     pairs = [(name.lower(), value) for name, value in request.headers]
     names = dict.fromkeys(name for name, _ in pairs if name != "cookie")
@@ -104,28 +98,27 @@ def payload_2(request: ProxyRequest, *, api_id: str, stage: str = "$default") ->
     for name, value in parse_qsl(request.query, keep_blank_values=True):
         queries.setdefault(name, []).append(value)
     body, is_base64 = request.encoded_body()
-    path = request.path if stage == "$default" else f"/{stage}{request.path_in(stage)}"
     event: dict[str, Any] = {
         "version": "2.0",
         "routeKey": "$default",
-        "rawPath": path,
+        "rawPath": request.path,
         "rawQueryString": request.query,
         "headers": {name: ",".join(value for key, value in pairs if key == name) for name in names},
         "requestContext": {
             "accountId": ACCOUNT_ID,
-            "apiId": api_id,
+            "apiId": "local",
             "domainName": request.host,
             "domainPrefix": request.host.partition(".")[0].partition(":")[0],
             "http": {
                 "method": request.head.method,
-                "path": path,
+                "path": request.path,
                 "protocol": request.head.version,
                 "sourceIp": request.source_ip,
                 "userAgent": request.head.get("user-agent"),
             },
             "requestId": request.request_id,
             "routeKey": "$default",
-            "stage": stage,
+            "stage": "$default",
             "time": request.time,
             "timeEpoch": request.epoch_ms,
         },

@@ -37,7 +37,7 @@ class BatchResult:
 
 
 class QueueEventSource:
-    """Event source that polls inside its context manager.
+    """Event source with ``ReportBatchItemFailures`` that polls inside its context manager.
 
     Args:
         function: Receives the events.
@@ -47,7 +47,6 @@ class QueueEventSource:
         batch_size: Most messages of an event.
         batching_window_s: Longest wait for a full batch; 0 takes what one receive gives (at most 10).
         maximum_concurrency: Concurrent events.
-        reports_failures: ``ReportBatchItemFailures``.
         on_batch: Called after each event, once processed messages are deleted.
     """
 
@@ -61,7 +60,6 @@ class QueueEventSource:
         batch_size: int = 10,
         batching_window_s: float = 0.0,
         maximum_concurrency: int = 2,
-        reports_failures: bool = True,
         on_batch: Callable[[BatchResult], Awaitable[None]] | None = None,
     ) -> None:
         self._function = function
@@ -71,7 +69,6 @@ class QueueEventSource:
         self._batch_size = batch_size
         self._batching_window_s = batching_window_s
         self._maximum_concurrency = maximum_concurrency
-        self._reports_failures = reports_failures
         self._on_batch = on_batch
         self._stopping = False
         self._pollers: list[asyncio.Task[None]] = []
@@ -175,7 +172,7 @@ class QueueEventSource:
         if invocation is None:
             return BatchResult(records, frozenset(ids), None, throttled=True)
         await invocation.ended.wait()
-        failed = failed_ids(invocation, ids, reports_failures=self._reports_failures)
+        failed = failed_ids(invocation, ids)
         return BatchResult(records, frozenset(failed), invocation.error)
 
     async def _invoke(self, event: dict[str, Any]) -> Invocation | None:

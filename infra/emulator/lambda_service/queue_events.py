@@ -61,19 +61,15 @@ def cut(records: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
         yield batch
 
 
-def failed_ids(invocation: Invocation, ids: Sequence[str], *, reports_failures: bool) -> set[str]:
+def failed_ids(invocation: Invocation, ids: Sequence[str]) -> set[str]:
     """Return the ids of a batch's messages that stay in the queue.
 
     Args:
         invocation: Has ended.
         ids: Message ids of the batch.
-        reports_failures: The mapping has ``ReportBatchItemFailures``; without it every answer that is not an
-            error deletes all.
     """
     if invocation.error is not None:
         return set(ids)
-    if not reports_failures:
-        return set()
     try:
         answer = json.loads(invocation.body or b"null")
         failures = (answer or {}).get("batchItemFailures") or []

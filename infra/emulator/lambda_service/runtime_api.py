@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
-from infra.emulator.lambda_service.http_server import HttpServer, RequestHead
+from infra.emulator.lambda_service.http_server import HttpServer, RequestHead, RequestReader
 from infra.emulator.lambda_service.invocation import (
     FunctionError,
     Hook,
@@ -118,9 +118,7 @@ class RuntimeApi(HttpServer):
             invocation.completed.set()
         self._known.clear()
 
-    async def exchange(
-        self, head: RequestHead, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def exchange(self, head: RequestHead, reader: RequestReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request of the runtime."""
         path = head.target.removeprefix(_PREFIX) if head.target.startswith(_PREFIX) else ""
         match [head.method, *path.split("/")]:
@@ -129,7 +127,7 @@ class RuntimeApi(HttpServer):
             case ["POST", "invocation", request_id, "response" | "error" as kind]:
                 invocation = self._known.get(request_id)
                 if invocation is None:
-                    await refuse(reader, writer, head, 400, "InvalidRequestID", "Invalid request ID")
+                    await refuse(reader, writer, 400, "InvalidRequestID", "Invalid request ID")
                 else:
                     await self._receiver.receive(invocation, kind, head, reader, writer)
                     self._release(invocation)
@@ -141,7 +139,7 @@ class RuntimeApi(HttpServer):
                 await self.restored.wait()
                 reply(writer, 200)
             case _:
-                await refuse(reader, writer, head, 404, "NotFound", "404 page not found")
+                await refuse(reader, writer, 404, "NotFound", "404 page not found")
 
     def _release(self, invocation: Invocation) -> None:
         """Complete an invocation by its answer with concurrent events; otherwise the next poll does."""
@@ -152,7 +150,7 @@ class RuntimeApi(HttpServer):
                 for key in ended[: len(ended) // 2]:
                     del self._known[key]
 
-    async def _next(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _next(self, reader: RequestReader, writer: asyncio.StreamWriter) -> None:
         self.ready.set()
         previous = self._current if self._concurrency == 1 else None
         if previous is not None and not previous.claimed:
@@ -175,7 +173,7 @@ class RuntimeApi(HttpServer):
         await writer.drain()
         await self._call("after_next_reply", invocation)
 
-    async def _take(self, reader: asyncio.StreamReader) -> Invocation | None:
+    async def _take(self, reader: RequestReader) -> Invocation | None:
         """Return the next event, or None if the poller disconnected."""
         if self._pending:
             return self._pending.popleft()
@@ -183,7 +181,7 @@ class RuntimeApi(HttpServer):
         self._pollers.append(waiting)
         if self._on_idle is not None:
             self._on_idle()
-        gone = asyncio.create_task(reader.read(1))  # nothing comes before the reply, except the end
+        gone = asyncio.create_task(reader.disconnect())
         try:
             both: tuple[asyncio.Future[Any], ...] = (waiting, gone)
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)

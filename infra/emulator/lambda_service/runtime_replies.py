@@ -5,12 +5,9 @@ import json
 from collections.abc import Awaitable, Iterable
 from typing import Literal, Protocol
 
-from infra.emulator.lambda_service.http_server import (
-    MalformedMessageError,
-    RequestHead,
-    read_body,
-    response_head,
-)
+import h11
+
+from infra.emulator.lambda_service.http_server import RequestHead, RequestReader, response_head
 from infra.emulator.lambda_service.invocation import FunctionError, HookPoint, Invocation
 
 BUFFERED_LIMIT_BYTES = 6 * 1024 * 1024 + 100
@@ -44,18 +41,18 @@ class ResponseReceiver:
         invocation: Invocation,
         kind: Literal["response", "error"],
         head: RequestHead,
-        reader: asyncio.StreamReader,
+        reader: RequestReader,
         writer: asyncio.StreamWriter,
     ) -> None:
         """Read one POST for a known request id and reply to it."""
         echoed = head.get("lambda-runtime-invocation-id")
         if echoed and echoed != invocation.invocation_id:
             text = "The invocation id is stale: the event was delivered again."
-            await refuse(reader, writer, head, 410, "InvocationIdExpired", text)
+            await refuse(reader, writer, 410, "InvocationIdExpired", text)
             return
         if invocation.claimed:
             text = state_refusal("Ready", _STATES[kind])
-            await refuse(reader, writer, head, 403, "InvalidStateTransition", text)
+            await refuse(reader, writer, 403, "InvalidStateTransition", text)
             return
         invocation.claimed = True
         invocation.request_headers = head.lowercase()
@@ -68,7 +65,7 @@ class ResponseReceiver:
         self,
         invocation: Invocation,
         head: RequestHead,
-        reader: asyncio.StreamReader,
+        reader: RequestReader,
         writer: asyncio.StreamWriter,
     ) -> None:
         invocation.fail(await read_error(reader, head))
@@ -80,7 +77,7 @@ class ResponseReceiver:
         self,
         invocation: Invocation,
         head: RequestHead,
-        reader: asyncio.StreamReader,
+        reader: RequestReader,
         writer: asyncio.StreamWriter,
     ) -> None:
         mode = head.get("lambda-runtime-function-response-mode")
@@ -88,14 +85,14 @@ class ResponseReceiver:
             invocation.fail(FunctionError("Runtime.InvalidResponseModeHeader", b""))
             invocation.reply_status = 400
             text = "Invalid function response mode"
-            await refuse(reader, writer, head, 400, "InvalidFunctionResponseMode", text)
+            await refuse(reader, writer, 400, "InvalidFunctionResponseMode", text)
             return
         invocation.opened.set()
         await self._call("response_opened", invocation)
         limit = self._streaming_limit if mode else self._buffered_limit
         try:
-            within_limit = await self._copy(invocation, head, reader, limit)
-        except (asyncio.IncompleteReadError, ConnectionError, MalformedMessageError):
+            within_limit = await self._copy(invocation, reader, limit)
+        except (ConnectionError, h11.RemoteProtocolError):
             invocation.fail(_TRUNCATED)
             raise
         if within_limit is None:
@@ -112,14 +109,12 @@ class ResponseReceiver:
             invocation.fail(FunctionError.of("Function.ResponseSizeTooLarge", text))
             invocation.reply_status = 413
             text = f"Exceeded maximum allowed payload size ({limit} bytes)."
-            await refuse(reader, writer, head, 413, "RequestEntityTooLarge", text, body_begun=True)
+            await refuse(reader, writer, 413, "RequestEntityTooLarge", text)
 
-    async def _copy(
-        self, invocation: Invocation, head: RequestHead, reader: asyncio.StreamReader, limit: int
-    ) -> bool | None:
+    async def _copy(self, invocation: Invocation, reader: RequestReader, limit: int) -> bool | None:
         """Copy the body. False: it exceeds ``limit``; None: ``abort_after`` is reached."""
         total = 0
-        async for piece in read_body(reader, head, invocation.trailers):
+        async for piece in reader.body(invocation.trailers):
             total += len(piece)
             if total > limit:
                 return False
@@ -144,17 +139,17 @@ def state_refusal(state: str, wanted: str) -> str:
     return f"{transition}. Error: State transition is not allowed"
 
 
-async def read_error(reader: asyncio.StreamReader, head: RequestHead) -> FunctionError:
+async def read_error(reader: RequestReader, head: RequestHead) -> FunctionError:
     """Read the error that a runtime reports: its type from the header, its body unchanged.
 
     Raises:
-        MalformedMessageError: The framing is broken, or the body is over 6 MB.
+        h11.RemoteProtocolError: The framing is broken, or the body is over 6 MB.
     """
     body = bytearray()
-    async for piece in read_body(reader, head, {}):
+    async for piece in reader.body({}):
         body += piece
         if len(body) > _ERROR_LIMIT_BYTES:
-            raise MalformedMessageError("The error is over 6 MB.")
+            raise h11.RemoteProtocolError("The error is over 6 MB.")
     named = head.get("lambda-runtime-function-error-type")  # awslambdaric names it in the body only
     return FunctionError(named or _error_type(body), bytes(body))
 
@@ -184,14 +179,7 @@ def reply_error(writer: asyncio.StreamWriter, status: int, error_type: str, text
 
 
 async def refuse(
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-    head: RequestHead,
-    status: int,
-    error_type: str,
-    text: str,
-    *,
-    body_begun: bool = False,
+    reader: RequestReader, writer: asyncio.StreamWriter, status: int, error_type: str, text: str
 ) -> None:
     """Reply before the body has been read, so that a streaming runtime sees it at once.
 
@@ -203,12 +191,8 @@ async def refuse(
     reply(writer, status, body, headers)
     await writer.drain()
     dropped = 0
-    if body_begun:  # in the middle of a chunk: its framing is lost
-        while dropped < _DRAIN_LIMIT_BYTES and (piece := await reader.read(65536)):
-            dropped += len(piece)
-    else:
-        async for piece in read_body(reader, head, {}):
-            dropped += len(piece)
-            if dropped > _DRAIN_LIMIT_BYTES:
-                break
+    async for piece in reader.body({}):
+        dropped += len(piece)
+        if dropped > _DRAIN_LIMIT_BYTES:
+            break
     writer.close()

@@ -6,6 +6,7 @@ from infra.emulator.lambda_service.front_doors import FrontDoor, infer_answer
 from infra.emulator.lambda_service.function_configuration import Function
 from infra.emulator.lambda_service.proxy_events import ProxyRequest, payload_2
 from infra.emulator.lambda_service.proxy_responses import HttpAnswer
+from tests.support.aws.rest_api import path_in
 
 _JSON = (("content-type", "application/json"),)
 
@@ -29,7 +30,13 @@ class HttpApi(FrontDoor):
 
     def event(self, request: ProxyRequest) -> dict[str, Any]:
         """Payload 2.0."""
-        return payload_2(request, api_id="local", stage=self.stage)
+        event = payload_2(request)
+        context = event["requestContext"]
+        if self.stage != "$default":
+            path = f"/{self.stage}{path_in(self.stage, request)}"
+            event["rawPath"] = context["http"]["path"] = path
+            context["stage"] = self.stage
+        return event
 
     def read_json(self, answer: Any) -> HttpAnswer:
         """Treat an answer without a status as a body."""

@@ -44,6 +44,13 @@ class RestApi(FrontDoor):
         return payload_1(request, stage=self.stage, api_id="local")
 
 
+def path_in(stage: str, request: ProxyRequest) -> str:
+    """Return the path without the stage, which is optional here."""
+    prefix = f"/{stage}"
+    is_staged = request.path == prefix or request.path.startswith(f"{prefix}/")
+    return request.path[len(prefix) :] or "/" if is_staged else request.path
+
+
 def payload_1(request: ProxyRequest, *, stage: str, api_id: str) -> dict[str, Any]:
     """Return the event of a REST API with a greedy proxy resource."""
     names = dict.fromkeys(name.lower() for name, _ in request.headers)
@@ -55,7 +62,7 @@ def payload_1(request: ProxyRequest, *, stage: str, api_id: str) -> dict[str, An
     for name, value in parse_qsl(request.query, keep_blank_values=True):
         queries.setdefault(name, []).append(value)
     body, is_base64 = request.encoded_body()
-    path = request.path_in(stage)
+    path = path_in(stage, request)
     is_root = path == "/"
     resource = "/" if is_root else "/{proxy+}"
     return {
@@ -97,7 +104,7 @@ def _context_1(request: ProxyRequest, *, stage: str, api_id: str, resource: str)
         "httpMethod": request.head.method,
         "extendedRequestId": base64.b64encode(request.request_id.encode()[:11]).decode(),
         "requestTime": request.time,
-        "path": f"/{stage}{request.path_in(stage)}",
+        "path": f"/{stage}{path_in(stage, request)}",
         "accountId": ACCOUNT_ID,
         "protocol": request.head.version,
         "stage": stage,
