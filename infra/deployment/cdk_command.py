@@ -1,4 +1,4 @@
-"""The pinned CDK command line."""
+"""The pinned CDK command line, and what all commands for a stage share."""
 
 import argparse
 import difflib
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from infra.bundling.bundle import ROOT
 from infra.settings import STAGES
@@ -130,11 +131,17 @@ def check_environment(stage: StageSettings) -> None:
         raise DeploymentError(f"{place}: {problem}", exit_code=2)
 
 
-def argument_parser(program: str, description: str) -> argparse.ArgumentParser:
+def stage_parser(program: str, description: str) -> argparse.ArgumentParser:
     """Return a parser with the options that all commands share."""
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=description)
     parser.add_argument("--stage", default="dev", choices=list(STAGES), help="default: %(default)s")
     parser.add_argument("--region", help="default: AWS_REGION, AWS_DEFAULT_REGION or the profile's")
+    return parser
+
+
+def argument_parser(program: str, description: str) -> argparse.ArgumentParser:
+    """Return a parser with the options of commands that run the CDK."""
+    parser = stage_parser(program, description)
     parser.add_argument("--cdk", type=Path, default=PINNED, metavar="PROGRAM", help="default: the pinned one")
     parser.add_argument("--assembly", type=Path, default=ASSEMBLY, metavar="FOLDER", help="default: cdk.out")
     return parser
@@ -145,16 +152,41 @@ def chosen_cdk(options: argparse.Namespace) -> Cdk:
     return Cdk(options.cdk.absolute(), options.stage, options.region, options.assembly.absolute())
 
 
+def aws_session(region: str | None) -> Any:
+    """Return a session of boto3, which itself does not read AWS_REGION.
+
+    Raises:
+        DeploymentError: There is no region.
+    """
+    import boto3
+
+    session = boto3.session.Session(region_name=region or os.environ.get("AWS_REGION"))
+    if session.region_name is None:
+        raise DeploymentError("No region is chosen: give --region, or set AWS_REGION.", exit_code=2)
+    return session
+
+
 def guarded(
     work: Callable[[], None], at_interrupt: str = "CloudFormation goes on with what it has begun."
 ) -> int:
-    """Run the work and return its exit code; an error is printed as one line on stderr."""
+    """Run the work and return its exit code; an error, also of AWS, is printed as one line on stderr."""
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
     try:
         work()
     except DeploymentError as exc:
-        sys.stderr.write(f"error: {exc}\n")
-        return exc.exit_code
+        message, exit_code = str(exc), exc.exit_code
+    except ClientError as exc:
+        code = exc.response["Error"]["Code"]
+        hint = " Is the stage deployed?" if "NotFound" in code else ""
+        message, exit_code = f"AWS refused {exc.operation_name} ({code}).{hint}", 1
+    except NoCredentialsError:
+        message, exit_code = "No AWS credentials: run `aws sso login`, or set AWS_PROFILE.", 1
+    except BotoCoreError as exc:
+        message, exit_code = f"AWS is unreachable ({type(exc).__name__}).", 1
     except KeyboardInterrupt:
-        sys.stderr.write(f"error: Interrupted. {at_interrupt}".rstrip() + "\n")
-        return 130
-    return 0
+        message, exit_code = f"Interrupted. {at_interrupt}".rstrip(), 130
+    else:
+        return 0
+    sys.stderr.write(f"error: {message}\n")
+    return exit_code

@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from infra.bundling.bundle import ROOT
-from infra.deployment.cdk_command import Cdk, DeploymentError, argument_parser, chosen_cdk, guarded
+from infra.deployment.cdk_command import (
+    Cdk,
+    DeploymentError,
+    argument_parser,
+    aws_session,
+    chosen_cdk,
+    guarded,
+)
 from infra.deployment.synth import synthesize, templates
 from infra.settings import choose
 from infra.stage_settings import StageSettings
@@ -53,7 +60,9 @@ def deploy(cdk: Cdk, stage: StageSettings, *, approved: bool, checked: bool, key
         cdk.run("deploy", *data, *arguments, "--outputs-file", str(outputs))
         sys.stdout.write("\n".join([*report(cdk.assembly, outputs), ""]))
         if key is not None and not _has_key(cdk, stage):
-            _store_key(cdk, stage, key)
+            value = json.dumps({"openai_api_key": key})
+            secrets = aws_session(cdk.region).client("secretsmanager")
+            secrets.put_secret_value(SecretId=stage.provider_secret, SecretString=value)
         if not _has_key(cdk, stage):
             raise DeploymentError(
                 f"The data stack is deployed. The functions of {stage.stage} need a key of OpenAI: store it "
@@ -104,35 +113,18 @@ def _needs_key(stage: StageSettings) -> bool:
 
 def _has_key(cdk: Cdk, stage: StageSettings) -> bool:
     """Return whether the stage's secret holds a key of OpenAI; the key itself is discarded."""
-    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.exceptions import ClientError
 
-    name = stage.provider_secret
+    name, secrets = stage.provider_secret, aws_session(cdk.region).client("secretsmanager")
     try:
-        secret = json.loads(_secrets_manager(cdk).get_secret_value(SecretId=name)["SecretString"])
+        secret = json.loads(secrets.get_secret_value(SecretId=name)["SecretString"])
+    except secrets.exceptions.ResourceNotFoundException:
+        return False
     except ClientError as exc:
-        code = exc.response["Error"]["Code"]
-        if code == "ResourceNotFoundException":
-            return False
-        raise DeploymentError(f"{name} cannot be read ({code}).") from None
-    except (BotoCoreError, KeyError, ValueError) as exc:
+        raise DeploymentError(f"{name} cannot be read ({exc.response['Error']['Code']}).") from None
+    except (KeyError, ValueError) as exc:
         raise DeploymentError(f"{name} cannot be read ({type(exc).__name__}).") from None
     return isinstance(secret, dict) and any(secret.get(key) for key in _KEYS)
-
-
-def _store_key(cdk: Cdk, stage: StageSettings, key: str) -> None:
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    name, value = stage.provider_secret, json.dumps({"openai_api_key": key})
-    try:
-        _secrets_manager(cdk).put_secret_value(SecretId=name, SecretString=value)
-    except (BotoCoreError, ClientError) as exc:
-        raise DeploymentError(f"{name} cannot be written ({type(exc).__name__}).") from None
-
-
-def _secrets_manager(cdk: Cdk) -> Any:
-    import boto3
-
-    return boto3.session.Session(region_name=cdk.environment.get("AWS_REGION")).client("secretsmanager")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,7 +11,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from infra.deployment.cdk_command import Cdk, DeploymentError, argument_parser, chosen_cdk, guarded
+from infra.deployment.cdk_command import (
+    Cdk,
+    DeploymentError,
+    argument_parser,
+    aws_session,
+    chosen_cdk,
+    guarded,
+)
 from infra.deployment.survivors import survivors
 from infra.settings import choose
 from infra.stage_settings import StageSettings
@@ -138,25 +145,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("infra.deployment.destroy", __doc__.partition("\n")[0])
     parser.add_argument("--yes", action="store_true", help="do not ask for the stage's name")
     options = parser.parse_args(arguments)
-    return guarded(lambda: _work(chosen_cdk(options), choose(options.stage), confirmed=options.yes))
-
-
-def _work(cdk: Cdk, stage: StageSettings, *, confirmed: bool) -> None:
-    import boto3
-    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
-
-    try:
-        session = boto3.session.Session(region_name=cdk.environment.get("AWS_REGION"))
-        if session.region_name is None:
-            raise DeploymentError("No region is chosen: give --region, or set AWS_REGION.", exit_code=2)
-        destroy(cdk, stage, session, confirmed=confirmed)
-    except ClientError as exc:
-        operation, code = exc.operation_name, exc.response["Error"]["Code"]
-        raise DeploymentError(f"AWS refused {operation} ({code}).") from None
-    except NoCredentialsError:
-        raise DeploymentError("No AWS credentials: run `aws sso login`, or set AWS_PROFILE.") from None
-    except BotoCoreError as exc:
-        raise DeploymentError(f"AWS is unreachable ({type(exc).__name__}).") from None
+    cdk, stage = chosen_cdk(options), choose(options.stage)
+    return guarded(lambda: destroy(cdk, stage, aws_session(options.region), confirmed=options.yes))
 
 
 if __name__ == "__main__":

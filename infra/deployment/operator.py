@@ -14,14 +14,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final
 
-from infra.deployment.cdk_command import DeploymentError, guarded
+from infra.deployment.cdk_command import DeploymentError, aws_session, guarded, stage_parser
 from infra.settings import STAGES
 from infra.stage_settings import HOST_TASK_TAG, StageSettings
-
-T = TypeVar("T")
 
 _PLUGIN = "https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-working-with-install-plugin.html"
 _WAIT_S: Final = 300
@@ -34,24 +32,19 @@ class Operator:
 
     Args:
         stage: The stage's settings.
-        region: AWS region.
-        wait_s: Longest wait for a new host.
+        session: Session of boto3.
     """
 
-    def __init__(self, stage: StageSettings, region: str, *, wait_s: float = _WAIT_S) -> None:
-        import boto3
-
+    def __init__(self, stage: StageSettings, session: Any) -> None:
         self._stage = stage
-        self._region = region
-        self._wait_s = wait_s
-        self._session = boto3.session.Session(region_name=region)
+        self._session = session
         self._template = f"{stage.prefix}-operator"
 
     def session(self, *, keep: bool) -> None:
         """Open a shell on a host, which is terminated afterwards unless it is kept.
 
         Raises:
-            DeploymentError: A program is missing, or AWS failed.
+            DeploymentError: A program is missing, or the host does not become ready.
         """
         aws = _program("aws", "https://docs.aws.amazon.com/cli/latest/userguide/getting-started-install.html")
         _program("session-manager-plugin", _PLUGIN)
@@ -63,7 +56,8 @@ class Operator:
         sys.stdout.flush()
         try:
             self._wait_for_agent(host)
-            command = [aws, "ssm", "start-session", "--region", self._region, "--target", host, *_SHELL]
+            target = ["--region", self._session.region_name, "--target", host]
+            command = [aws, "ssm", "start-session", *target, *_SHELL]
             subprocess.run(command, check=False)  # noqa: S603 - our own words
         finally:
             if keep:
@@ -72,24 +66,20 @@ class Operator:
                 self.end()
 
     def end(self) -> None:
-        """Terminate the hosts of sessions; hosts with tasks go on.
-
-        Raises:
-            DeploymentError: AWS failed.
-        """
+        """Terminate the hosts of sessions; hosts with tasks go on."""
         while host := self._running():
-            self._ask(lambda: self._session.client("ec2").terminate_instances(InstanceIds=[host]))
+            self._session.client("ec2").terminate_instances(InstanceIds=[host])
             sys.stdout.write(f"{host} is terminated.\n")
 
     def invoke(self, **event: str) -> None:
         """Invoke the migrate function, and print its answer.
 
         Raises:
-            DeploymentError: AWS or the function failed.
+            DeploymentError: The function failed.
         """
         name = f"{self._stage.prefix}-migrate:live"
         payload = json.dumps(event).encode()
-        done = self._ask(lambda: self._session.client("lambda").invoke(FunctionName=name, Payload=payload))
+        done = self._session.client("lambda").invoke(FunctionName=name, Payload=payload)
         answer = json.loads(done["Payload"].read())
         if "FunctionError" in done:
             raise DeploymentError(f"{name} failed: {answer.get('errorMessage')}")
@@ -103,50 +93,33 @@ class Operator:
             "instance-state-name": "pending,running",
         }
         filters = [{"Name": name, "Values": value.split(",")} for name, value in wanted.items()]
-        found = self._ask(lambda: self._session.client("ec2").describe_instances(Filters=filters))
+        found = self._session.client("ec2").describe_instances(Filters=filters)
         hosts = [instance["InstanceId"] for group in found["Reservations"] for instance in group["Instances"]]
         return hosts[0] if hosts else None
 
     def _start(self) -> str:
-        started = self._ask(
-            lambda: self._session.client("ec2").run_instances(
-                LaunchTemplate={"LaunchTemplateName": self._template, "Version": "$Latest"},
-                MinCount=1,
-                MaxCount=1,
-                TagSpecifications=[
-                    {"ResourceType": "instance", "Tags": [{"Key": HOST_TASK_TAG, "Value": "session"}]}
-                ],
-            )
+        tags = [{"Key": HOST_TASK_TAG, "Value": "session"}]
+        started = self._session.client("ec2").run_instances(
+            LaunchTemplate={"LaunchTemplateName": self._template, "Version": "$Latest"},
+            MinCount=1,
+            MaxCount=1,
+            TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
         )
         return str(started["Instances"][0]["InstanceId"])
 
     def _wait_for_agent(self, host: str) -> None:
         filters = [{"Key": "InstanceIds", "Values": [host]}]
-        until = time.monotonic() + self._wait_s
+        until = time.monotonic() + _WAIT_S
         while True:
-            found = self._ask(
-                lambda: self._session.client("ssm").describe_instance_information(Filters=filters)
-            )
+            found = self._session.client("ssm").describe_instance_information(Filters=filters)
             if any(one.get("PingStatus") == "Online" for one in found["InstanceInformationList"]):
                 return
             if time.monotonic() > until:
                 raise DeploymentError(
-                    f"{host} did not reach Systems Manager within {self._wait_s:.0f} s; its console output "
+                    f"{host} did not reach Systems Manager within {_WAIT_S} s; its console output "
                     f"shows why: aws ec2 get-console-output --latest --output text --instance-id {host}"
                 )
             time.sleep(_LOOK_S)
-
-    def _ask(self, call: Callable[[], T]) -> T:
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
-            return call()
-        except ClientError as exc:
-            code = exc.response["Error"]["Code"]
-            hint = " Is the stage deployed?" if "NotFound" in code else ""
-            raise DeploymentError(f"AWS rejected {exc.operation_name} ({code}).{hint}") from None
-        except BotoCoreError as exc:
-            raise DeploymentError(f"AWS does not respond ({type(exc).__name__}).") from None
 
 
 def _program(name: str, page: str) -> str:
@@ -157,11 +130,7 @@ def _program(name: str, page: str) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m infra.deployment.operator", description=__doc__.partition("\n")[0]
-    )
-    parser.add_argument("--stage", default="dev", choices=list(STAGES), help="default: %(default)s")
-    parser.add_argument("--region", help="default: AWS_REGION, AWS_DEFAULT_REGION or the profile's")
+    parser = stage_parser("infra.deployment.operator", __doc__.partition("\n")[0])
     parser.add_argument("--keep", action="store_true", help="leave the host running after the session")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
@@ -174,21 +143,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _region(given: str | None) -> str:
-    import boto3
-
-    region: str | None = given or boto3.session.Session().region_name
-    if region is None:
-        raise DeploymentError("There is no region: use --region, or set AWS_REGION.", exit_code=2)
-    return region
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Open a session, or do what the command line says instead; return the exit code."""
     options = _parser().parse_args(arguments)
 
     def work() -> None:
-        operator = Operator(STAGES[options.stage], _region(options.region))
+        operator = Operator(STAGES[options.stage], aws_session(options.region))
         if options.task:
             operator.invoke(action="start", task=options.task)
         elif options.status:
