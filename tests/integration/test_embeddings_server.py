@@ -69,7 +69,7 @@ async def test_unknown_model_raises_embedding_error(base_url: str) -> None:
 
 
 async def test_blank_text_returns_400(base_url: str) -> None:
-    body = {"model": "all-MiniLM-L6-v2", "input": "  "}
+    body = {"model": "all-MiniLM-L6-v2", "input": ["  "]}
     async with aiohttp.ClientSession() as http, http.post(f"{base_url}/embeddings", json=body) as response:
         assert response.status == 400
         assert "is blank" in (await response.json())["error"]["message"]

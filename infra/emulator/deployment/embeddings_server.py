@@ -6,15 +6,13 @@ OpenAI's shape: https://platform.openai.com/docs/api-reference/embeddings/create
 """
 
 import argparse
-import base64
-from array import array
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, Field
 
 from vectorforge.embedding.base import EmbeddingProvider
 from vectorforge.errors import EmbeddingError, EmbeddingInputError, UnknownModelError
@@ -22,16 +20,11 @@ from vectorforge.errors import EmbeddingError, EmbeddingInputError, UnknownModel
 _MAX_TEXTS = 2048  # OpenAI's
 
 
-def _as_list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
 class EmbeddingsRequest(BaseModel):
-    """Fields of OpenAI's request that apply to a model with a fixed dimension."""
+    """Fields of the request that the functions' provider sends."""
 
     model: str
-    input: Annotated[list[str], BeforeValidator(_as_list), Field(min_length=1, max_length=_MAX_TEXTS)]
-    encoding_format: Literal["float", "base64"] = "float"
+    input: Annotated[list[str], Field(min_length=1, max_length=_MAX_TEXTS)]
 
 
 def embeddings_app(provider: EmbeddingProvider) -> FastAPI:
@@ -61,19 +54,13 @@ def embeddings_app(provider: EmbeddingProvider) -> FastAPI:
         except EmbeddingError as exc:
             return _error(500, exc.message)
         data = [
-            {"object": "embedding", "index": index, "embedding": _encoded(vector, body.encoding_format)}
+            {"object": "embedding", "index": index, "embedding": list(vector)}
             for index, vector in enumerate(vectors)
         ]
         usage = {"prompt_tokens": 0, "total_tokens": 0}  # not billed
         return {"object": "list", "data": data, "model": body.model, "usage": usage}
 
     return app
-
-
-def _encoded(vector: Sequence[float], encoding: str) -> str | list[float]:
-    if encoding == "base64":
-        return base64.b64encode(array("f", vector).tobytes()).decode()
-    return list(vector)
 
 
 def _error(status: int, message: str) -> JSONResponse:

@@ -200,7 +200,7 @@ class LocalDeployment:
         shutil.rmtree(state, ignore_errors=True)
         (state / "tmp").mkdir(parents=True)
         plugins = install_plugins(self.folder / "plugins")
-        functions = Settings(logs=self.logs, mounts=dict.fromkeys(ROOTS, str(roots)))
+        functions = Settings(logs=str(self.logs), mounts=dict.fromkeys(ROOTS, str(roots)))
         environment = {
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": str(state),

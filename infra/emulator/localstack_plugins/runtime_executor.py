@@ -5,6 +5,7 @@ that has been idle for ten minutes.
 """
 
 import time
+from pathlib import Path
 from typing import Any
 
 from localstack.services.lambda_.invocation.executor_endpoint import StatusErrorException
@@ -56,7 +57,7 @@ class ProcessRuntimeExecutor(RuntimeExecutor):  # type: ignore[misc]  # LocalSta
                 python=settings.python,
                 mounts=settings.mounts,
             ),
-            settings.logs / f"{name}.log" if settings.logs else None,
+            Path(settings.logs, f"{name}.log") if settings.logs else None,
         )
         try:
             self._sandbox.start()
