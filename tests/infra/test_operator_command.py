@@ -38,16 +38,18 @@ def template(account: ScriptedAws) -> str:
 
 
 def operate(
-    account: ScriptedAws, folder: Path, *arguments: str, tools: bool = True
+    account: ScriptedAws, folder: Path, *arguments: str, tools: bool = True, without: str = ""
 ) -> "subprocess.CompletedProcess[str]":
     if tools:
         for name in ("aws", "session-manager-plugin"):
             (folder / name).write_text(f'#!/bin/sh\necho "$@" >>{folder}/calls\n')
             (folder / name).chmod(0o755)
+    environment = {**os.environ, **account.environment, "PATH": f"{folder}:/usr/bin:/bin"}
+    environment.pop(without, None)
     return subprocess.run(
         [sys.executable, "-m", "infra.deployment.operator", *arguments],
         cwd=ROOT,
-        env={**os.environ, **account.environment, "PATH": f"{folder}:/usr/bin:/bin"},
+        env=environment,
         capture_output=True,
         text=True,
         timeout=120,
@@ -93,6 +95,11 @@ def test_stage_that_is_not_deployed_is_reported(account: ScriptedAws, tmp_path: 
     assert done.returncode == 1
     assert "Is the stage deployed?" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_region_is_read_from_aws_region(account: ScriptedAws, tmp_path: Path) -> None:
+    done = operate(account, tmp_path, "--end", without="AWS_DEFAULT_REGION")
+    assert done.returncode == 0, done.stderr
 
 
 def test_help_names_tasks_and_status(account: ScriptedAws, tmp_path: Path) -> None:
