@@ -81,7 +81,8 @@ class AppStack(Stack):
             ingest=self.ingestion.function,
             bulk_load=self.bulk_load,
         )
-        self.query.roll_back_on(self.alarms.deployment_alarms)
+        if self.query.canary is not None:
+            self.query.canary.watch(self.alarms.deployment_alarms)
         if stage.backup is not None:
             BackupNotices(
                 self,

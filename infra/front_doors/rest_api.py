@@ -49,11 +49,6 @@ class RestApi(Construct):
     Args:
         function: The query function.
         keys: The tenants' keys; None with ``StageSettings.tokens``.
-
-    Attributes:
-        api: The API.
-        api_stage: Its stage, under the name of ours.
-        url: Base URL, without a slash at the end: the custom domain's, if there is one.
     """
 
     def __init__(
@@ -69,18 +64,18 @@ class RestApi(Construct):
         self._stage = stage
         self._public = [path for path in PUBLIC_PATHS if path != EXPLORER_PATH or stage.api_explorer]
         self._preflights = [*self._public, "/{proxy+}"] if stage.cors_origins else []
-        self.api = self._make_api()
-        self.api_stage = self.api.deployment_stage
-        self.url = self.api_stage.url_for_path("/").rstrip("/")
+        self._api = self._make_api()
+        self._api_stage = self._api.deployment_stage
+        self._url = self._api_stage.url_for_path("/").rstrip("/")
         self._prepare_logs()
         self._route(function)
         if keys is not None:
-            keys.admit_to(self.api_stage)
+            keys.admit_to(self._api_stage)
         if stage.web_acl:
-            WebAcl(self, "WebAcl", stage=stage, api_stage=self.api_stage)
+            WebAcl(self, "WebAcl", stage=stage, api_stage=self._api_stage)
         if stage.domain is not None:
-            self.url = ApiDomain(
-                self, "Domain", settings=stage.domain, api=self.api, security_policy=_TLS_1_2_OR_1_3
+            self._url = ApiDomain(
+                self, "Domain", settings=stage.domain, api=self._api, security_policy=_TLS_1_2_OR_1_3
             ).url
         self._tell_where()
 
@@ -136,12 +131,12 @@ class RestApi(Construct):
 
     def _prepare_logs(self) -> None:
         """Create the log groups and the role that the stage depends on."""
-        name = f"API-Gateway-Execution-Logs_{self.api.rest_api_id}/{self._stage.stage}"
+        name = f"API-Gateway-Execution-Logs_{self._api.rest_api_id}/{self._stage.stage}"
         # API Gateway would make the group on its own, and keep its logs forever.
         execution_logs = log_group(self, "ExecutionLogs", self._stage, name)
-        self.api_stage.node.add_dependency(execution_logs)
+        self._api_stage.node.add_dependency(execution_logs)
         if self._stage.api_gateway_log_role:
-            self.api_stage.node.add_dependency(self._allow_logs())
+            self._api_stage.node.add_dependency(self._allow_logs())
 
     def _allow_logs(self) -> apigateway.CfnAccount:
         """Create the role of all APIs of account and region; retained, since other APIs may rely on it.
@@ -173,13 +168,13 @@ class RestApi(Construct):
             allow_test_invoke=False,
         )
         for path in self._public:
-            resource = self.api.root.resource_for_path(path)
+            resource = self._api.root.resource_for_path(path)
             for method in _READING:
                 resource.add_method(method, integration, api_key_required=False)
-        self.api.root.add_resource("{proxy+}").add_method("ANY", integration, authorizer=self._authorizer())
+        self._api.root.add_resource("{proxy+}").add_method("ANY", integration, authorizer=self._authorizer())
         for path in self._preflights:
             # Browsers send them without a credential; the application knows the origins.
-            self.api.root.resource_for_path(path).add_method("OPTIONS", integration, api_key_required=False)
+            self._api.root.resource_for_path(path).add_method("OPTIONS", integration, api_key_required=False)
 
     def _authorizer(self) -> apigateway.IAuthorizer | None:
         if self._stage.authorizer is not None:
@@ -199,13 +194,13 @@ class RestApi(Construct):
         if self._stage.tokens is not None:
             kind = "ID token of the user pool" if self._stage.user_pool else "access token of the issuer"
             after, credential = f"with an {kind} in TOKEN", "authorization: Bearer $TOKEN"
-        CfnOutput(stack, "ApiUrl", description="The REST API", value=self.url)
+        CfnOutput(stack, "ApiUrl", description="The REST API", value=self._url)
         CfnOutput(
             stack,
             "ApiExample",
             description=f"Queries the API, {after}",
             value=(
-                f'curl -N {self.url}/v1/rag/query -H "{credential}" '
+                f'curl -N {self._url}/v1/rag/query -H "{credential}" '
                 f"-H 'content-type: application/json' -d '{EXAMPLE_BODY}'"
             ),
         )

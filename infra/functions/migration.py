@@ -37,7 +37,6 @@ class Migration(Construct):
 
     Attributes:
         function: The migrate function.
-        schema: The custom resource.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class Migration(Construct):
         wait = Duration.seconds(min(stage.migrate.timeout_s + _MARGIN_S, 3600))
         # What CloudFormation does not wait for any more must not begin.
         self.function.alias.configure_async_invoke(max_event_age=wait)
-        self.schema = CustomResource(
+        self._schema = CustomResource(
             self,
             "Schema",
             resource_type="Custom::DatabaseSchema",
@@ -90,8 +89,8 @@ class Migration(Construct):
     def before(self, *functions: PythonFunction) -> None:
         """Publish new versions of functions only after the migration."""
         for function in functions:
-            function.function.current_version.node.add_dependency(self.schema)
-            function.alias.node.add_dependency(self.schema)
+            function.function.current_version.node.add_dependency(self._schema)
+            function.alias.node.add_dependency(self._schema)
 
     def _build_indexes(self, stage: StageSettings) -> None:
         """Build missing indexes. EventBridge does not retry; the next hour does."""
@@ -109,7 +108,7 @@ class Migration(Construct):
                 )
             ],
         )
-        rule.node.add_dependency(self.schema)
+        rule.node.add_dependency(self._schema)
 
 
 def fingerprint(directory: Path) -> str:

@@ -37,14 +37,13 @@ class OperatorHost(Construct):
 
     Attributes:
         template: The launch template.
-        role: Role of the hosts.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, stage: StageSettings, data: DataStack) -> None:
         super().__init__(scope, construct_id)
         self._stage = stage
         self._migrate_arn = named_arn(self, "lambda", "function", f"{stage.prefix}-migrate:{ALIAS}")
-        self.role = iam.Role(
+        self._role = iam.Role(
             self,
             "Role",
             assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"),
@@ -56,7 +55,7 @@ class OperatorHost(Construct):
         subnet = place.vpc.select_subnets(
             subnet_group_name=place.subnets.subnet_group_name, subnet_type=place.subnets.subnet_type
         ).subnet_ids[0]
-        profile = iam.CfnInstanceProfile(self, "Profile", roles=[self.role.role_name])
+        profile = iam.CfnInstanceProfile(self, "Profile", roles=[self._role.role_name])
         user_data = self._user_data(data, tools.s3_bucket_name, tools.s3_object_key)
         # CDK's tags reach the template's own resource type only, which has none.
         tags = {"Name": f"{stage.prefix}-operator", **stage.tags}
@@ -101,7 +100,7 @@ class OperatorHost(Construct):
                 ],
             ),
         )
-        self.template.node.add_dependency(self.role)
+        self.template.node.add_dependency(self._role)
 
     def let_start(self, function: PythonFunction) -> None:
         """Let the migrate function list the hosts, and start them from this template only."""
@@ -118,16 +117,16 @@ class OperatorHost(Construct):
         function.allow("ec2:DescribeInstances", on=["*"])
         function.allow("ssm:GetParameters", on=[_image_arn(self, self._stage)])
         passed = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
-        function.allow("iam:PassRole", on=[self.role.role_arn], when=passed)
+        function.allow("iam:PassRole", on=[self._role.role_arn], when=passed)
 
     def _allow_work(self, data: DataStack, assets: str) -> None:
         def allow(*actions: str, on: list[str]) -> None:
-            self.role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=on))
+            self._role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=on))
 
         allow(*_AGENT, on=["*"])
         allow("s3:GetObject", on=[f"{assets}/*"])  # not the tools' key: a rollback would take it from a host
         allow("lambda:InvokeFunction", on=[self._migrate_arn])
-        data.database.allow_owner_login(self.role)
+        data.database.allow_owner_login(self._role)
         server = data.database.value(self, "resource-id")
         allow("rds-db:connect", on=[data.database.user_arn(APP_ROLE, server)])
 

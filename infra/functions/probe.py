@@ -53,7 +53,8 @@ class Probe(Construct):
         alias = query.function.named_arn(ALIAS)
         self.function.allow("lambda:InvokeFunction", on=[version.function_arn, alias])
         self._schedule(stage, query.function, alias)
-        query.check_new_version(self.function)
+        if query.canary is not None:
+            query.canary.check_with(self.function)
 
     def _schedule(self, stage: StageSettings, query: PythonFunction, alias: str) -> None:
         self.function.alias.configure_async_invoke(retry_attempts=0, max_event_age=_EVERY)

@@ -30,6 +30,7 @@ class QueryFunction(Construct):
 
     Attributes:
         function: The function.
+        canary: Its deployments; None without ``StageSettings.canary``.
     """
 
     def __init__(
@@ -81,27 +82,12 @@ class QueryFunction(Construct):
         ingestion.allow_announcing(self.function)
         ingestion.allow_signing_uploads(self.function)
         ingestion.allow_linking_originals(self.function)
-        self._canary = Canary(self, "Canary", stage=stage, function=self.function) if stage.canary else None
+        self.canary = Canary(self, "Canary", stage=stage, function=self.function) if stage.canary else None
 
     def _readers(self, stage: StageSettings, data: DataStack) -> dict[str, str]:
         if not stage.database.readers:
             return {}
         return {"VECTORFORGE_DATABASE_READER_HOST": data.database.value(self, "reader-host")}
-
-    def check_new_version(self, probe: PythonFunction) -> None:
-        """Have the probe check a new version before it gets traffic; does nothing without a canary."""
-        if self._canary is not None:
-            self._canary.check_with(probe)
-
-    def roll_back_on(self, alarms: Sequence[cloudwatch.IAlarm]) -> None:
-        """Roll back a new version while an alarm fires; does nothing without ``StageSettings.canary``.
-
-        Args:
-            alarms: They may name the function, but not refer to its alias or to what invokes it: those wait
-                for the deployment group, which waits for the alarms.
-        """
-        if self._canary is not None:
-            self._canary.watch(alarms)
 
 
 def _cors_origins(stage: StageSettings) -> dict[str, str]:
@@ -161,7 +147,11 @@ class Canary(Construct):
         )
 
     def watch(self, alarms: Sequence[cloudwatch.IAlarm]) -> None:
-        """Roll back while any of these fires."""
+        """Roll back a new version while any of these fires.
+
+        They may name the function, but not refer to its alias or to what invokes it: those wait for the
+        deployment group, which waits for the alarms.
+        """
         for alarm in alarms:
             self._group.add_alarm(alarm)
         if alarms:

@@ -255,7 +255,8 @@ def test_additional_alarms_roll_canary_back() -> None:
     _, stack = build(App(context={"aws:cdk:bundling-stacks": []}), PROD)
     metric = stack.query.function.alias.metric_errors()
     alarm = cloudwatch.Alarm(stack, "Bell", metric=metric, threshold=1, evaluation_periods=1)
-    stack.query.roll_back_on([alarm])
+    assert stack.query.canary is not None
+    stack.query.canary.watch([alarm])
     template = StackTemplate(Template.from_stack(stack).to_json())
     group = template.of_kind("AWS::CodeDeploy::DeploymentGroup")["QueryCanaryGroup"]
     assert "Bell" in [text(watched["Name"]) for watched in group["AlarmConfiguration"]["Alarms"]]
