@@ -9,7 +9,7 @@ import pytest
 
 from infra.emulator.lambda_service.function_process import FunctionProcess, ProcessHook
 from infra.emulator.lambda_service.invocation import HookPoint
-from infra.emulator.lambda_service.runtime_api import RuntimeApi
+from tests.functions.driven_runtime_api import DrivenRuntimeApi
 from tests.functions.migrate_process import Stack, running
 from tests.functions.queue_sources import LONG, consumer
 from tests.functions.raw_runtime import RawRuntime
@@ -87,21 +87,21 @@ async def client() -> AsyncIterator[httpx2.AsyncClient]:
 
 @pytest.fixture
 async def scripted() -> AsyncIterator[ScriptedFunction]:
-    async with RuntimeApi() as api, RawRuntime(api.address) as runtime:
+    async with DrivenRuntimeApi() as api, RawRuntime(api.address) as runtime:
         yield ScriptedFunction(api, runtime)
 
 
-Connect = Callable[[RuntimeApi], Any]
+Connect = Callable[[DrivenRuntimeApi], Any]
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[RuntimeApi]:
-    async with RuntimeApi() as server:
+async def api() -> AsyncIterator[DrivenRuntimeApi]:
+    async with DrivenRuntimeApi() as server:
         yield server
 
 
 @pytest.fixture
-async def runtime(api: RuntimeApi) -> AsyncIterator[RawRuntime]:
+async def runtime(api: DrivenRuntimeApi) -> AsyncIterator[RawRuntime]:
     async with RawRuntime(api.address) as client:
         yield client
 

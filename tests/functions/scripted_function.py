@@ -9,7 +9,7 @@ from infra.emulator.lambda_service.function_configuration import (
     Function,
 )
 from infra.emulator.lambda_service.invocation import Invocation, InvocationOptions
-from infra.emulator.lambda_service.runtime_api import RuntimeApi
+from tests.functions.driven_runtime_api import DrivenRuntimeApi
 from tests.functions.raw_runtime import RawRuntime
 from tests.support.aws.http_api import HttpApi
 from tests.support.aws.rest_api import RestApi
@@ -18,7 +18,7 @@ from tests.support.aws.rest_api import RestApi
 class ScriptedFunction:
     """A function whose runtime is the test."""
 
-    def __init__(self, api: RuntimeApi, runtime: RawRuntime) -> None:
+    def __init__(self, api: DrivenRuntimeApi, runtime: RawRuntime) -> None:
         self.api = api
         self.runtime = runtime
         self.invocations: list[Invocation] = []

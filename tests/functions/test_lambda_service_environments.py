@@ -64,8 +64,7 @@ async def test_children_of_a_process_end_with_it() -> None:
     )
     settings = FunctionConfiguration(handler="h", command=[sys.executable, "-c", program])
     output = ProcessOutput()
-    environment = ExecutionEnvironment(settings, {}, output)
-    await environment.open()
+    environment = await ExecutionEnvironment.start(settings, {}, output)
     child = int(await output.wait_for(""))
     await environment.terminate()
     await state_of(child, "Z", "")  # the adopting process reaps it

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from infra.emulator.lambda_service.invocation import FunctionFailedError, HookPoint, Invocation
-from infra.emulator.lambda_service.runtime_api import RuntimeApi
+from tests.functions.driven_runtime_api import DrivenRuntimeApi
 from tests.functions.raw_runtime import RawRuntime
 
-Connect = Callable[[RuntimeApi], Any]
+Connect = Callable[[DrivenRuntimeApi], Any]
 
 
-async def test_event_and_its_sized_response_carry_all_headers(api: RuntimeApi, runtime: RawRuntime) -> None:
+async def test_event_and_its_sized_response_carry_all_headers(
+    api: DrivenRuntimeApi, runtime: RawRuntime
+) -> None:
     invocation = api.invoke(
         {"a": "ü"},
         deadline_s=3,
@@ -52,7 +54,7 @@ async def test_event_and_its_sized_response_carry_all_headers(api: RuntimeApi, r
 
 
 async def test_chunked_response_arrives_piece_by_piece_with_trailers(
-    api: RuntimeApi, runtime: RawRuntime
+    api: DrivenRuntimeApi, runtime: RawRuntime
 ) -> None:
     invocation = api.invoke({})
     await runtime.next()
@@ -82,7 +84,7 @@ async def test_chunked_response_arrives_piece_by_piece_with_trailers(
         await invocation.result()
 
 
-async def test_reported_error_is_the_answer(api: RuntimeApi, runtime: RawRuntime) -> None:
+async def test_reported_error_is_the_answer(api: DrivenRuntimeApi, runtime: RawRuntime) -> None:
     invocation = api.invoke({})
     await runtime.next()
     body = b'{"errorMessage": "no", "errorType": "KeyError"}'
@@ -94,7 +96,7 @@ async def test_reported_error_is_the_answer(api: RuntimeApi, runtime: RawRuntime
 
 
 async def test_concurrent_pollers_share_events(connect: Connect) -> None:
-    async with RuntimeApi(concurrency=3) as api:
+    async with DrivenRuntimeApi(concurrency=3) as api:
         runtimes = [await connect(api) for _ in range(3)]
         polls = [asyncio.create_task(runtime.next()) for runtime in runtimes]
         invocations = [api.invoke(number) for number in range(3)]
@@ -107,7 +109,9 @@ async def test_concurrent_pollers_share_events(connect: Connect) -> None:
         assert all(invocation.completed.is_set() for invocation in invocations)
 
 
-async def test_event_after_a_poller_went_away_reaches_the_next_one(api: RuntimeApi, connect: Connect) -> None:
+async def test_event_after_a_poller_went_away_reaches_the_next_one(
+    api: DrivenRuntimeApi, connect: Connect
+) -> None:
     dead = await connect(api)
     await dead.send_head("GET", "/invocation/next", {})
     await api.ready.wait()
@@ -120,7 +124,7 @@ async def test_event_after_a_poller_went_away_reaches_the_next_one(api: RuntimeA
 
 @pytest.mark.parametrize("steps", range(8))
 async def test_event_while_a_poller_goes_away_is_not_lost(
-    api: RuntimeApi, connect: Connect, steps: int
+    api: DrivenRuntimeApi, connect: Connect, steps: int
 ) -> None:
     dead = await connect(api)
     await dead.send_head("GET", "/invocation/next", {})
@@ -134,7 +138,7 @@ async def test_event_while_a_poller_goes_away_is_not_lost(
 
 
 async def test_init_and_restore_errors_are_kept(connect: Connect) -> None:
-    async with RuntimeApi(snap_start=True) as api:
+    async with DrivenRuntimeApi(snap_start=True) as api:
         api.restored.clear()
         runtime, other = await connect(api), await connect(api)
         restore = asyncio.create_task(runtime.request("GET", "/restore/next"))
@@ -164,7 +168,7 @@ async def test_hooks_are_called_in_the_order_of_an_invocation() -> None:
     points: list[HookPoint] = ["before_next_reply", "after_next_reply", "response_opened", "chunk"]
     points += ["before_response_reply", "after_response", "error_reported", "next_polled_again"]
     hooks = {point: recorder(point) for point in points}
-    async with RuntimeApi(hooks=hooks) as api, RawRuntime(api.address) as runtime:
+    async with DrivenRuntimeApi(hooks=hooks) as api, RawRuntime(api.address) as runtime:
         first, second = api.invoke({}), api.invoke({})
         await runtime.next()
         await runtime.stream(first.request_id)
@@ -192,7 +196,7 @@ async def test_hooks_are_called_in_the_order_of_an_invocation() -> None:
     ]
 
 
-async def test_hook_before_the_reply_holds_it(api: RuntimeApi, runtime: RawRuntime) -> None:
+async def test_hook_before_the_reply_holds_it(api: DrivenRuntimeApi, runtime: RawRuntime) -> None:
     release = asyncio.Event()
 
     async def hold(invocation: Invocation, data: bytes) -> None:
@@ -207,7 +211,7 @@ async def test_hook_before_the_reply_holds_it(api: RuntimeApi, runtime: RawRunti
     assert (await post)[0] == 202
 
 
-async def test_expect_continue_is_answered_first(api: RuntimeApi, runtime: RawRuntime) -> None:
+async def test_expect_continue_is_answered_first(api: DrivenRuntimeApi, runtime: RawRuntime) -> None:
     invocation = api.invoke({})
     await runtime.next()
     head = {"Content-Length": "3", "Expect": "100-continue"}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from infra.emulator.lambda_service.runtime_api import RuntimeApi
+from tests.functions.driven_runtime_api import DrivenRuntimeApi
 from tests.functions.raw_runtime import RawRuntime
 
-Connect = Callable[[RuntimeApi], Any]
+Connect = Callable[[DrivenRuntimeApi], Any]
 
 
 def error_type(body: bytes) -> str:
@@ -19,7 +19,7 @@ def error_type(body: bytes) -> str:
 
 @pytest.mark.parametrize("kind", ["response", "error"])
 async def test_second_post_for_an_id_is_refused(
-    api: RuntimeApi, runtime: RawRuntime, connect: Connect, kind: str
+    api: DrivenRuntimeApi, runtime: RawRuntime, connect: Connect, kind: str
 ) -> None:
     invocation = api.invoke({})
     await runtime.next()
@@ -32,7 +32,7 @@ async def test_second_post_for_an_id_is_refused(
 
 
 async def test_streamed_second_post_is_refused_before_its_body_ends(
-    api: RuntimeApi, runtime: RawRuntime
+    api: DrivenRuntimeApi, runtime: RawRuntime
 ) -> None:
     invocation = api.invoke({})
     await runtime.next()
@@ -41,7 +41,9 @@ async def test_streamed_second_post_is_refused_before_its_body_ends(
     assert (await runtime.answer())[0] == 403  # nothing of the body is sent yet
 
 
-async def test_stale_invocation_id_is_gone(api: RuntimeApi, runtime: RawRuntime, connect: Connect) -> None:
+async def test_stale_invocation_id_is_gone(
+    api: DrivenRuntimeApi, runtime: RawRuntime, connect: Connect
+) -> None:
     invocation = api.invoke({})
     old = (await runtime.next())[0]["lambda-runtime-invocation-id"]
     invocation.expire()
@@ -55,7 +57,7 @@ async def test_stale_invocation_id_is_gone(api: RuntimeApi, runtime: RawRuntime,
     assert await invocation.result() == 3
 
 
-async def test_unknown_response_mode_is_an_error(api: RuntimeApi, runtime: RawRuntime) -> None:
+async def test_unknown_response_mode_is_an_error(api: DrivenRuntimeApi, runtime: RawRuntime) -> None:
     invocation = api.invoke({})
     await runtime.next()
     path = f"/invocation/{invocation.request_id}/response"
@@ -69,7 +71,7 @@ async def test_unknown_response_mode_is_an_error(api: RuntimeApi, runtime: RawRu
 @pytest.mark.parametrize("mode", ["buffered", "streaming"])
 async def test_response_over_the_limit_is_413(mode: str, connect: Connect) -> None:
     buffered, streaming = (100, 10**9) if mode == "buffered" else (1, 100)
-    async with RuntimeApi(buffered_limit=buffered, streaming_limit=streaming) as api:
+    async with DrivenRuntimeApi(buffered_limit=buffered, streaming_limit=streaming) as api:
         fits, too_large = api.invoke({}), api.invoke({})
         runtime = await connect(api)
         for invocation, size, expected in ((fits, 100, 202), (too_large, 101, 413)):
@@ -96,7 +98,7 @@ async def test_default_limits_are_those_of_aws() -> None:
     assert (BUFFERED_LIMIT_BYTES, STREAMING_LIMIT_BYTES) == (6_291_556, 209_715_200)
 
 
-async def test_unknown_ids_and_paths_are_refused(api: RuntimeApi, connect: Connect) -> None:
+async def test_unknown_ids_and_paths_are_refused(api: DrivenRuntimeApi, connect: Connect) -> None:
     first, second, third = [await connect(api) for _ in range(3)]
     status, _, body = await first.request("POST", "/invocation/nobody/response", b"1")
     assert (status, error_type(body)) == (400, "InvalidRequestID")
@@ -104,14 +106,14 @@ async def test_unknown_ids_and_paths_are_refused(api: RuntimeApi, connect: Conne
     assert (await third.request("GET", "/restore/next"))[0] == 404  # no SnapStart here
 
 
-async def test_next_before_response_is_rejected(api: RuntimeApi, runtime: RawRuntime) -> None:
+async def test_next_before_response_is_rejected(api: DrivenRuntimeApi, runtime: RawRuntime) -> None:
     api.invoke({})
     await runtime.next()
     status, _, body = await runtime.request("GET", "/invocation/next")
     assert (status, error_type(body)) == (403, "InvalidStateTransition")
 
 
-async def test_cut_response_is_truncated(api: RuntimeApi, runtime: RawRuntime) -> None:
+async def test_cut_response_is_truncated(api: DrivenRuntimeApi, runtime: RawRuntime) -> None:
     invocation = api.invoke({})
     await runtime.next()
     await runtime.stream(invocation.request_id)
@@ -122,7 +124,9 @@ async def test_cut_response_is_truncated(api: RuntimeApi, runtime: RawRuntime) -
     assert (invocation.error.error_type, invocation.body) == ("Runtime.TruncatedResponse", b"begun")
 
 
-async def test_abort_after_cuts_the_connection_of_the_runtime(api: RuntimeApi, runtime: RawRuntime) -> None:
+async def test_abort_after_cuts_the_connection_of_the_runtime(
+    api: DrivenRuntimeApi, runtime: RawRuntime
+) -> None:
     invocation = api.invoke({}, abort_after=6)
     await runtime.next()
     await runtime.stream(invocation.request_id)

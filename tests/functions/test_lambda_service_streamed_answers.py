@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from infra.emulator.lambda_service.front_doors import FunctionUrl
-from infra.emulator.lambda_service.runtime_api import RuntimeApi
+from tests.functions.driven_runtime_api import DrivenRuntimeApi
 from tests.functions.raw_runtime import RawRuntime
 from tests.functions.scripted_function import ScriptedFunction
 from tests.support.aws.rest_api import RestApi
@@ -48,7 +48,7 @@ async def test_streamed_answer_passes_in_lock_step(
 async def test_failure_after_the_first_byte_cuts_the_connection(
     make: type[FunctionUrl | RestApi], ending: str, client: httpx2.AsyncClient
 ) -> None:
-    async with RuntimeApi(streaming_limit=100) as api, RawRuntime(api.address) as runtime:
+    async with DrivenRuntimeApi(streaming_limit=100) as api, RawRuntime(api.address) as runtime:
         scripted = ScriptedFunction(api, runtime)
         async with make(scripted) as front_door:
             request = asyncio.create_task(

@@ -5,6 +5,8 @@ import contextlib
 import os
 import signal
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Self
 
 from infra.emulator.lambda_service.function_configuration import FunctionConfiguration
 from infra.emulator.lambda_service.invocation import FunctionError, Hook, HookPoint
@@ -18,94 +20,77 @@ _LAST_BYTES_S = 2.0
 
 
 class ExecutionEnvironment:
-    """One process from start to end; call ``open`` first.
+    """One process from start to end.
 
     Args:
-        configuration: Configuration of the function.
-        hooks: For its Runtime API.
-        output: Receives the lines of the process.
+        runtime_api: Its Runtime API, which is open.
+        process: The process.
+        pipe: Its output.
+
+    Attributes:
+        exit: Task that ends with the process; its result is the return code.
+        pid: Id of the process, which is also its group.
     """
 
     def __init__(
-        self, configuration: FunctionConfiguration, hooks: Mapping[HookPoint, Hook], output: ProcessOutput
+        self, runtime_api: RuntimeApi, process: asyncio.subprocess.Process, pipe: OutputPipe
     ) -> None:
-        self.runtime_api = RuntimeApi(
+        self.runtime_api = runtime_api
+        self.exit = asyncio.create_task(process.wait())
+        self.pid = process.pid
+        self._process = process
+        self._pipe = pipe
+        self._closing = asyncio.Lock()
+
+    @classmethod
+    async def start(
+        cls, configuration: FunctionConfiguration, hooks: Mapping[HookPoint, Hook], output: ProcessOutput
+    ) -> Self:
+        """Listen, and start the process.
+
+        Args:
+            configuration: Configuration of the function.
+            hooks: For its Runtime API.
+            output: Receives the lines of the process.
+
+        Raises:
+            OSError: The command cannot be run.
+        """
+        runtime_api = RuntimeApi(
             function_arn=configuration.arn,
             hooks=hooks,
             buffered_limit=configuration.buffered_limit,
             streaming_limit=configuration.streaming_limit,
             concurrency=configuration.max_concurrency,
             snap_start=configuration.snap_start,
-            on_idle=self.freeze if configuration.freeze_between_invocations else None,
         )
-        self._configuration = configuration
-        self._output = output
-        self._pipe: OutputPipe | None = None
-        self._process: asyncio.subprocess.Process | None = None
-        self._exit: asyncio.Task[int] | None = None
-        self._closing = asyncio.Lock()
-
-    async def open(self) -> None:
-        """Listen, and start the process.
-
-        Raises:
-            OSError: The command cannot be run.
-        """
-        await self.runtime_api.__aenter__()
-        try:
-            await self._start()
-        except BaseException:
-            await self.runtime_api.__aexit__()
-            raise
-
-    async def _start(self) -> None:
-        configuration = self._configuration
-        pipe = self._pipe = OutputPipe(self._output)
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *configuration.command,
-                configuration.handler,
-                env=configuration.variables(self.runtime_api.address),
-                cwd=configuration.task_root,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=pipe.write_end,
-                stderr=pipe.write_end,
-                start_new_session=True,  # signals reach its children, too, as in a sandbox
-            )
-        except OSError:
-            pipe.close()
-            raise
-        finally:
-            pipe.started()
-        self._process = process
-        self._exit = asyncio.create_task(process.wait())
-
-    @property
-    def exit(self) -> "asyncio.Task[int]":
-        """Task that ends with the process; its result is the return code.
-
-        Raises:
-            RuntimeError: ``open`` was not called.
-        """
-        if self._exit is None:
-            raise RuntimeError("The execution environment is not open.")
-        return self._exit
-
-    @property
-    def pid(self) -> int:
-        """Id of the process, which is also its group.
-
-        Raises:
-            RuntimeError: ``open`` was not called.
-        """
-        if self._process is None:
-            raise RuntimeError("The execution environment is not open.")
-        return self._process.pid
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(runtime_api)
+            pipe = OutputPipe(output)
+            stack.callback(pipe.close)
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *configuration.command,
+                    configuration.handler,
+                    env=configuration.variables(runtime_api.address),
+                    cwd=configuration.task_root,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=pipe.write_end,
+                    stderr=pipe.write_end,
+                    start_new_session=True,  # signals reach its children, too, as in a sandbox
+                )
+            finally:
+                pipe.started()
+            stack.pop_all()
+        environment = cls(runtime_api, process, pipe)
+        if configuration.freeze_between_invocations:
+            runtime_api.on_idle = environment.freeze
+        return environment
 
     @property
     def is_running(self) -> bool:
         """True while the process is alive, running or frozen."""
-        return self._process is not None and self._process.returncode is None
+        return self._process.returncode is None
 
     def freeze(self) -> None:
         """SIGSTOP."""
@@ -130,8 +115,7 @@ class ExecutionEnvironment:
 
     def read_output(self) -> None:
         """Collect what the process has written so far."""
-        if self._pipe is not None:
-            self._pipe.catch_up()
+        self._pipe.catch_up()
 
     async def close(self) -> None:
         """Kill the rest of it, read its last bytes and stop listening."""
@@ -146,8 +130,7 @@ class ExecutionEnvironment:
         await self.runtime_api.drain(_LAST_BYTES_S)
         self.runtime_api.fail_outstanding(self.exit_error(""))
         await self.runtime_api.__aexit__()
-        if self._pipe is not None:
-            self._pipe.close()
+        self._pipe.close()
 
     def exit_error(self, request_id: str) -> FunctionError:
         """Return the error of an invocation whose process ended before it answered."""

@@ -93,11 +93,6 @@ class FunctionProcess:
         """True while a process is alive, running or frozen."""
         return self._environment is not None and self._environment.is_running
 
-    @property
-    def is_busy(self) -> bool:
-        """True if another event would wait."""
-        return self._slots.locked()
-
     async def start(self) -> None:
         """Start the process before its first event (provisioned concurrency) and wait until it polls.
 
@@ -211,8 +206,7 @@ class FunctionProcess:
             if self._environment is not None:
                 await self._environment.close()  # it died while it was idle
                 self._environment = None
-            environment = ExecutionEnvironment(self.configuration, self._hooks, self.output)
-            await environment.open()
+            environment = await ExecutionEnvironment.start(self.configuration, self._hooks, self.output)
             self._environment = environment
             self.starts += 1
             return environment, False

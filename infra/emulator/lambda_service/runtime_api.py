@@ -5,11 +5,10 @@ https://github.com/aws/aws-lambda-runtime-interface-emulator (internal/lambda/ra
 """
 
 import asyncio
-import json
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Unpack
+from typing import Any
 
 from infra.emulator.lambda_service.http_server import HttpServer, RequestHead, RequestReader
 from infra.emulator.lambda_service.invocation import (
@@ -17,11 +16,8 @@ from infra.emulator.lambda_service.invocation import (
     Hook,
     HookPoint,
     Invocation,
-    InvocationOptions,
 )
 from infra.emulator.lambda_service.runtime_replies import (
-    BUFFERED_LIMIT_BYTES,
-    STREAMING_LIMIT_BYTES,
     ResponseReceiver,
     read_error,
     refuse,
@@ -32,7 +28,6 @@ from infra.emulator.lambda_service.runtime_replies import (
 
 _PREFIX = "/2018-06-01/runtime/"
 _KNOWN_LIMIT = 256
-_FALLBACK_ARN = "arn:aws:lambda:us-east-1:000000000000:function:function"
 
 
 class RuntimeApi(HttpServer):
@@ -45,19 +40,17 @@ class RuntimeApi(HttpServer):
         streaming_limit: Bytes of a streamed response; more is 413.
         concurrency: Concurrent events (multi-concurrent environments poll several times).
         snap_start: Serves the restore endpoints; without it they are 404, as on AWS.
-        on_idle: Called when a poll starts to wait: the environment is idle.
     """
 
     def __init__(
         self,
         *,
-        function_arn: str = _FALLBACK_ARN,
-        hooks: Mapping[HookPoint, Hook] | None = None,
-        buffered_limit: int = BUFFERED_LIMIT_BYTES,
-        streaming_limit: int = STREAMING_LIMIT_BYTES,
-        concurrency: int = 1,
-        snap_start: bool = False,
-        on_idle: Callable[[], None] | None = None,
+        function_arn: str,
+        hooks: Mapping[HookPoint, Hook],
+        buffered_limit: int,
+        streaming_limit: int,
+        concurrency: int,
+        snap_start: bool,
     ) -> None:
         super().__init__()
         self.init_error: FunctionError | None = None
@@ -70,30 +63,16 @@ class RuntimeApi(HttpServer):
         """GET /restore/next waits for it; set unless a test clears it."""
         self.restored.set()
         self._arn = function_arn
-        self._hooks = dict(hooks or {})
+        self._hooks = hooks
         self._receiver = ResponseReceiver(self._call, buffered_limit, streaming_limit)
-        self._on_idle = on_idle
+        self.on_idle: Callable[[], None] | None = None
+        """Called when a poll starts to wait: the environment is idle."""
         self._concurrency = concurrency
         self._snap_start = snap_start
         self._pending: deque[Invocation] = deque()
         self._pollers: deque[asyncio.Future[Invocation]] = deque()
         self._known: dict[str, Invocation] = {}
         self._current: Invocation | None = None
-
-    def invoke(
-        self, event: object, *, deadline_s: float = 30.0, **options: Unpack[InvocationOptions]
-    ) -> Invocation:
-        """Queue an event for the next poll.
-
-        Args:
-            event: A JSON value, or bytes as they are.
-            deadline_s: Remaining time reported to the function, from the dispatch of the event.
-            options: Fields of the invocation.
-        """
-        payload = event if isinstance(event, bytes) else json.dumps(event).encode()
-        invocation = Invocation(payload, deadline_s, **options)
-        self.submit(invocation)
-        return invocation
 
     def submit(self, invocation: Invocation) -> None:
         """Queue an invocation for the next poll."""
@@ -179,8 +158,8 @@ class RuntimeApi(HttpServer):
             return self._pending.popleft()
         waiting: asyncio.Future[Invocation] = asyncio.get_running_loop().create_future()
         self._pollers.append(waiting)
-        if self._on_idle is not None:
-            self._on_idle()
+        if self.on_idle is not None:
+            self.on_idle()
         gone = asyncio.create_task(reader.disconnect())
         try:
             both: tuple[asyncio.Future[Any], ...] = (waiting, gone)
