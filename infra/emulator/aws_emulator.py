@@ -67,10 +67,11 @@ def free_port(port: int, advice: str) -> int:
         return free
 
 
-def answers(url: str) -> bool:
-    """Return whether a local server answers with status 200."""
+def answers(url: str, host: str | None = None, *, timeout_s: float = 5) -> bool:
+    """Return whether a local server answers with status 200, to requests for this host."""
+    request = urllib.request.Request(url, headers={"Host": host} if host else {})  # noqa: S310 - our own address
     try:
-        with urllib.request.urlopen(url, timeout=5) as response:  # noqa: S310 - our own address
+        with urllib.request.urlopen(request, timeout=timeout_s) as response:  # noqa: S310 - our own address
             return bool(response.status == 200)
     except (urllib.error.URLError, OSError):
         return False

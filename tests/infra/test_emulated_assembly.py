@@ -58,7 +58,7 @@ def assembly(tmp_path: Path) -> Path:
 
 
 def cdk(folder: Path) -> Cdk:
-    return Cdk(folder, folder, folder / "cdk.log", "dev")
+    return Cdk(folder, folder / "cdk.log", "dev")
 
 
 def test_written_assembly_names_what_it_holds(assembly: Path, tmp_path: Path) -> None:

@@ -84,14 +84,6 @@ def test_unresolved_parts_of_join_are_preserved() -> None:
     )
 
 
-def test_reference_inside_sub_text_is_replaced() -> None:
-    text = {"Fn::Sub": "${AWS::Region} ${Proxy.Endpoint} ${!Literal}"}
-    found, _ = turned({"Proxy": PROXY, "Query": function(Description=text)})
-    assert found["Query"]["Properties"]["Description"] == {
-        "Fn::Sub": "${AWS::Region} localhost:6543 ${!Literal}"
-    }
-
-
 @pytest.mark.parametrize(
     "reference",
     [
@@ -247,7 +239,7 @@ def test_distributed_map_passes_one_item_at_a_time() -> None:
     assert report.removed.total() == 1
 
 
-def test_imported_export_is_replaced_by_its_value() -> None:
+def test_outputs_of_dropped_resources_are_dropped() -> None:
     data = {
         "Resources": {"Proxy": PROXY, "Queue": {"Type": "AWS::SQS::Queue"}},
         "Outputs": {
@@ -256,17 +248,11 @@ def test_imported_export_is_replaced_by_its_value() -> None:
             "Queue": {"Value": get("Queue", "Arn"), "Export": {"Name": "Data:Queue"}},
         },
     }
-    url = join("postgresql://app@", {"Fn::ImportValue": "Data:Endpoint"}, TLS)
-    query = function(
-        Description=url, Role={"Fn::ImportValue": "Data:Queue"}, VpcConfig={"Fn::ImportValue": "Data:Group"}
-    )
+    query = function(Role={"Fn::ImportValue": "Data:Queue"}, VpcConfig={"Fn::ImportValue": "Data:Group"})
     templates, report = emulate({"Data": data, "App": {"Resources": {"Query": query}}}, VALUES)
     assert list(templates["Data"]["Outputs"]) == ["Queue"]
     assert sorted(report.outputs) == ["Endpoint", "Group"]
-    assert templates["App"]["Resources"]["Query"]["Properties"] == {
-        "Description": "postgresql://app@localhost:6543/vectorforge?sslmode=verify-full",
-        "Role": {"Fn::ImportValue": "Data:Queue"},
-    }
+    assert templates["App"]["Resources"]["Query"]["Properties"] == {"Role": {"Fn::ImportValue": "Data:Queue"}}
 
 
 def test_published_value_of_dropped_resource_replaces_parameter() -> None:

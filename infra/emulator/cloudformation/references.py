@@ -1,4 +1,4 @@
-"""References to dropped resources, replaced by values.
+"""References to dropped resources by ``Ref`` and ``Fn::GetAtt``, replaced by values.
 
 A value with a port replaces host and port ("<endpoint>:5432"), since production's port is a part of the text
 around the reference.
@@ -13,7 +13,6 @@ PLACEHOLDER = "dropped:"
 """Prefix of a reference without a value."""
 
 _POSTGRES_PORT = ":5432"
-_SUBSTITUTED = re.compile(r"\$\{([^}!]+)\}")
 
 
 @dataclass(slots=True)
@@ -25,8 +24,6 @@ class References:
 
     values: Mapping[str, str]
     """Values by "<type>.<attribute>", or "<type>" for a Ref."""
-    exports: Mapping[str, Any] = field(default_factory=dict)
-    """Exports of other stacks that refer to dropped resources, by name."""
     parameters: dict[str, str] = field(default_factory=dict)
     """Values of the stack's own parameters by logical id."""
     dropped: dict[str, str] = field(default_factory=dict)
@@ -53,18 +50,9 @@ class References:
         if name == "Ref" and argument in self.dropped:
             return self._value(argument, None)
         if name == "Fn::GetAtt":
-            path = argument if isinstance(argument, str) else ".".join(argument)
-            logical_id, _, attribute = path.partition(".")
+            logical_id, attribute = argument
             return self._value(logical_id, attribute) if logical_id in self.dropped else None
-        if name == "Fn::ImportValue" and isinstance(argument, str):
-            return self.exports.get(argument)
-        if name == "Fn::Sub" and isinstance(argument, str):
-            return {name: _SUBSTITUTED.sub(self._substitute, argument)}
         return None
-
-    def _substitute(self, found: re.Match[str]) -> str:
-        logical_id, _, attribute = found[1].partition(".")
-        return self._value(logical_id, attribute or None) if logical_id in self.dropped else found[0]
 
     def _value(self, logical_id: str, attribute: str | None) -> str:
         resource_type = self.dropped[logical_id]

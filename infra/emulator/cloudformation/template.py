@@ -72,11 +72,9 @@ def emulate(
         EmulationError: A resource type is in no table, or a value is missing.
     """
     report = Report()
-    exports: dict[str, Any] = {}
     published: dict[str, str] = {}
     turned = {
-        name: _Stack(deepcopy(found), values, exports, published, report).turned()
-        for name, found in templates.items()
+        name: _Stack(deepcopy(found), values, published, report).turned() for name, found in templates.items()
     }
     for name, template in turned.items():
         _check_values(name, template)
@@ -90,16 +88,14 @@ class _Stack:
         self,
         template: Template,
         values: Mapping[str, str],
-        exports: dict[str, Any],
         published: dict[str, str],
         report: Report,
     ) -> None:
         self._template = template
         self._resources: dict[str, Any] = template.get("Resources", {})
-        self._exports = exports
         self._published = published
         self._report = report
-        self._references = References(values, exports)
+        self._references = References(values)
 
     def turned(self) -> Template:
         self._drop_types()
@@ -181,16 +177,12 @@ class _Stack:
             self._report.removed[_STATE_MACHINE, "ItemBatcher", BATCHES] += left_out
 
     def _resolve_outputs(self) -> None:
-        """Drop outputs of dropped resources; other stacks get the value instead."""
+        """Drop outputs of dropped resources; only dropped parts of other stacks import them."""
         outputs = self._template.get("Outputs", {})
         for name, output in list(outputs.items()):
-            value = self._references.resolved(output["Value"])
-            if value == References({}).resolved(output["Value"]):  # names nothing that is left out
-                continue
-            del outputs[name]
-            self._report.outputs.append(name)
-            if export := output.get("Export"):
-                self._exports[export["Name"]] = value
+            if self._references.resolved(output["Value"]) != References({}).resolved(output["Value"]):
+                del outputs[name]
+                self._report.outputs.append(name)
 
 
 def _without_dependencies(resource: dict[str, Any], dropped: Mapping[str, str]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.bundling.bundle import ROOT
 from infra.deployment.synth import templates
 from infra.emulator.aws_emulator import REGION
 from infra.emulator.cloudformation.assembly import write_assembly
@@ -25,13 +26,11 @@ class Cdk:
     """CDK's command line, over this checkout.
 
     Attributes:
-        root: Root of the checkout.
         folder: Folder of the deployment, with the assemblies.
         log: File for the output of commands.
         stage: A stage of infra/settings.py.
     """
 
-    root: Path
     folder: Path
     log: Path
     stage: str
@@ -108,7 +107,7 @@ class Cdk:
         return list(templates(self.emulated))
 
     def _cdk(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-        program = self.root / "infra" / "node_modules" / "aws-cdk" / "bin" / "cdk"
+        program = ROOT / "infra" / "node_modules" / "aws-cdk" / "bin" / "cdk"
         if not program.exists():
             if shutil.which("npm") is None:
                 raise ConfigurationError("CDK's command line needs Node.js and npm: https://nodejs.org")
@@ -118,7 +117,7 @@ class Cdk:
     def _run(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         finished = subprocess.run(  # noqa: S603 - our own words
             command,
-            cwd=self.root,
+            cwd=ROOT,
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

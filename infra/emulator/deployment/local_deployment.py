@@ -6,14 +6,12 @@ import os
 import shutil
 import sys
 import time
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.bundling.bundle import ROOT
 from infra.emulator.aws_emulator import REGION, answers, free_port
 from infra.emulator.aws_functions import SLOW_EMULATOR, passed_on, provider_keys
 from infra.emulator.deployment.background import BackgroundProcesses, end
@@ -97,7 +95,7 @@ class LocalDeployment:
     def _deploy(
         self, config: VectorForgeConfig, background: ThreadPoolExecutor, *, stage: str, port: int, cache: Path
     ) -> Deployed:
-        cdk = Cdk(ROOT, self.folder, self.logs / "cdk.log", stage)
+        cdk = Cdk(self.folder, self.logs / "cdk.log", stage)
         self.note("Synthesizing the production templates and bundling the functions ...")
         ports = self._ports(port)
         synthesizing = background.submit(cdk.synthesize, _environment(ports))
@@ -273,18 +271,12 @@ class LocalDeployment:
         self.note(f"Changed the templates for the emulator: {', '.join(counts)}; see {self.report}")
 
     def _wait_for_answer(self, deployed: Deployed) -> None:
-        api, _, path = deployed.url.removeprefix("http://").partition("/")
+        host, _, path = deployed.url.removeprefix("http://").partition("/")
+        url = f"http://127.0.0.1:{host.rpartition(':')[2]}/{path}/health"
         give_up_at = time.monotonic() + _ANSWER_TIMEOUT_S
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{api.rpartition(':')[2]}/{path}/health", headers={"Host": api}
-        )
-        while True:
-            try:
-                with urllib.request.urlopen(request, timeout=_ANSWER_TIMEOUT_S):  # noqa: S310 - our own address
-                    return
-            except OSError as exc:
-                if time.monotonic() > give_up_at:
-                    raise ConfigurationError(f"The API does not answer ({exc}); see {self.logs}.") from exc
+        while not answers(url, host, timeout_s=_ANSWER_TIMEOUT_S):
+            if time.monotonic() > give_up_at:
+                raise ConfigurationError(f"The API does not answer; see {self.logs}.")
             time.sleep(0.5)
 
 
