@@ -9,7 +9,7 @@ import httpx2
 
 from infra.verification.points import Point, PointSkippedError, require, wait_for
 from infra.verification.stage import TOKENS, DeployedStage
-from infra.verification.temporary_collection import FACT, QUESTION, ingest, temporary_collection
+from infra.verification.temporary_collection import FACT, ask, ingest, temporary_collection
 
 
 def _health(stage: DeployedStage) -> str:
@@ -84,7 +84,7 @@ def _cited(stage: DeployedStage) -> str:
         began = time.monotonic()
         ingest(api, collection)
         ingested_s = time.monotonic() - began
-        answer = _ask(api, collection)
+        answer = ask(api, collection)
         require(FACT in answer["response"], f"the answer is {answer['response'][:200]!r}")
         require(answer["citations"], "the answer has no citation")
         query_id = answer["id"].removeprefix("ragq_")
@@ -130,14 +130,6 @@ def _old_tls(stage: DeployedStage) -> str:
         return f"TLS 1.1: {type(exc).__name__}"
     require(False, "the REST API accepted TLS 1.1")
     return ""
-
-
-def _ask(api: httpx2.Client, collection: str) -> dict[str, Any]:
-    body = {"query": QUESTION, "collection": collection, "provider": "extractive"}
-    answer = api.post("/v1/rag/query", json=body)
-    require(answer.status_code == 200, f"the query: {answer.status_code}")
-    found: dict[str, Any] = answer.json()
-    return found
 
 
 SERVICE_POINTS: Final = (

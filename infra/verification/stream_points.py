@@ -1,18 +1,24 @@
-"""Points of streaming: tokens arrive one by one through the REST API, and through the function URL."""
+"""Points of the front doors: streams through the REST API and the function URL, and names with a slash."""
 
 import json
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
+from urllib.parse import quote
 
 import httpx2
 
-from infra.verification.points import Point, PointSkippedError, require
+from infra.verification.points import Point, PointFailedError, PointSkippedError, require
 from infra.verification.stage import DeployedStage
-from infra.verification.temporary_collection import QUESTION, ingest, temporary_collection
+from infra.verification.temporary_collection import FACT, QUESTION, ask, ingest, temporary_collection
 
 _SHORTEST_STREAM_S = 0.3
 """Time between the first and the last token of a model's answer, which a buffered response does not show."""
+_STOPS_WITHIN_S = 2.0
+"""The generating process learns of a stop within half a second; an answer may end before."""
+_LONG_QUERY = f"{QUESTION} Repeat the whole answer in twenty different wordings."
+_QUERIES_AFTER = 3
 _TIMEOUT_S = 60.0
 
 
@@ -22,39 +28,132 @@ def _streamed(stage: DeployedStage) -> str:
 
 
 def _streamed_by_url(stage: DeployedStage) -> str:
-    """Stream as the identity of boto3's credentials, which must be one of ``iam_tenants``."""
+    with _function_url(stage) as api:
+        return _spread(api)
+
+
+def _slash(stage: DeployedStage) -> str:
+    with stage.http() as api:
+        return _found_by_name(api)
+
+
+def _slash_by_url(stage: DeployedStage) -> str:
+    with _function_url(stage) as api:
+        return _found_by_name(api)
+
+
+@contextmanager
+def _function_url(stage: DeployedStage) -> Iterator[httpx2.Client]:
+    """Call as the identity of boto3's credentials, which must be one of ``iam_tenants``."""
     if stage.settings.front_door == "rest_api":
         raise PointSkippedError("the stage has no function URL")
     url = stage.outputs["FunctionUrl"].rstrip("/")
     with httpx2.Client(base_url=url, auth=SignedForLambda(stage.region), timeout=_TIMEOUT_S) as api:
         if api.get("/v1/collections").status_code in (401, 403):
             raise PointSkippedError("the credentials are not those of an identity of `iam_tenants`")
-        return _spread(api)
+        yield api
+
+
+def _found_by_name(api: httpx2.Client) -> str:
+    with temporary_collection(api, suffix="/a b") as collection:
+        name = api.get(f"/v1/collections/{collection}").json()["name"]
+        answer = api.get(f"/v1/collections/{quote(name, safe='')}")
+        require(answer.status_code == 200, f"GET by the encoded name: {answer.status_code}, not 200")
+        require(answer.json()["id"] == collection, "the encoded name leads to another collection")
+    return "GET by a name with %2F and %20: 200"
 
 
 def _spread(api: httpx2.Client) -> str:
     """Stream the answer to a query, and compare the arrival of its first and its last token."""
-    body = {"query": QUESTION, "stream": True}
-    with temporary_collection(api) as collection:
-        ingest(api, collection)
-        arrived: list[float] = []
-        kinds: list[str] = []
-        with api.stream("POST", "/v1/rag/query", json={**body, "collection": collection}) as response:
-            require(response.status_code == 200, f"the stream: {response.status_code}")
-            for line in response.iter_lines():
-                if line.startswith("event: "):
-                    kinds.append(line.removeprefix("event: "))
-                    arrived.append(time.monotonic())
-                elif kinds[-1:] == ["meta"] and line.startswith("data: "):
-                    extractive = json.loads(line.removeprefix("data: "))["extractive"]
-    require(kinds[:1] == ["meta"] and kinds[-1:] == ["done"], f"the events are {kinds}")
-    tokens = [at for at, kind in zip(arrived, kinds, strict=True) if kind == "token"]
+    with _begun(api) as (_, _, events):
+        arrived = [(kind, time.monotonic()) for _, kind, _ in events]
+    tokens = [at for kind, at in arrived if kind == "token"]
+    require(arrived[-1:] and arrived[-1][0] == "done", f"the events are {[kind for kind, _ in arrived]}")
     require(tokens, "the answer has no token")
-    if extractive:
-        raise PointSkippedError("no model is configured: an extractive answer is sent at once")
     spread_s = tokens[-1] - tokens[0]
     require(spread_s >= _SHORTEST_STREAM_S, f"{len(tokens)} tokens came within {spread_s * 1000:.0f} ms")
     return f"{len(tokens)} tokens over {spread_s:.2f} s"
+
+
+def _abandoned(stage: DeployedStage) -> str:
+    """Close a stream after its first token; AWS lets the function generate to the end all the same."""
+    with stage.http() as api, _begun(api) as (response, meta, events):
+        _first_token(events)
+        response.close()
+        for number in range(1, _QUERIES_AFTER + 1):
+            answer = ask(api, meta["collection_id"])["response"]
+            require(FACT in answer, f"the answer of query {number} after it is {answer[:200]!r}")
+    return f"closed after the first token; {_QUERIES_AFTER} queries after it were answered"
+
+
+def _resumed(stage: DeployedStage) -> str:
+    with stage.http() as api, _begun(api, resumable=True) as (response, meta, events):
+        last = _first_token(events)
+        response.close()
+        path = f"/v1/queries/{meta['request_id']}/events"
+        with api.stream("GET", path, headers={"Last-Event-ID": str(last)}) as again:
+            require(again.status_code == 200, f"GET .../events: {again.status_code}")
+            rest = list(_events(again.iter_lines()))
+    numbers, kinds = [number for number, _, _ in rest], [kind for _, kind, _ in rest]
+    require(numbers == list(range(last + 1, last + 1 + len(rest))), f"after event {last} came {numbers}")
+    require("token" in kinds and kinds[-1] == "done", f"after the disconnect came {kinds}")
+    reason = rest[-1][2]["finish_reason"]
+    require(reason != "stopped", "the answer was stopped at the disconnect")
+    return f'read to event {last}, then from another response to {numbers[-1]}: done, "{reason}"'
+
+
+def _stopped(stage: DeployedStage) -> str:
+    with stage.http() as api, _begun(api, query=_LONG_QUERY, resumable=True) as (_, meta, events):
+        _first_token(events)
+        began = time.monotonic()
+        status = api.post(f"/v1/queries/{meta['request_id']}/stop").status_code
+        _, kind, data = [(0, "nothing", None), *events][-1]
+        took_s = time.monotonic() - began
+    require(status in (202, 204), f"POST .../stop: {status}")
+    require(kind == "done", f"the last event is {kind}")
+    if data["finish_reason"] != "stopped" and took_s < _STOPS_WITHIN_S:
+        raise PointSkippedError("the model's answer ended before it could be stopped: repeat")
+    require(data["finish_reason"] == "stopped", f'"{data["finish_reason"]}" {took_s:.1f} s after the stop')
+    return f'"stopped" {took_s:.1f} s after POST .../stop'
+
+
+@contextmanager
+def _begun(
+    api: httpx2.Client, **options: Any
+) -> Iterator[tuple[httpx2.Response, dict[str, Any], Iterator[tuple[int, str, Any]]]]:
+    """Stream a model's answer; yield the response, the data of ``meta``, and the events after it."""
+    with temporary_collection(api) as collection:
+        ingest(api, collection)
+        body = {"query": QUESTION, "collection": collection, "stream": True, **options}
+        with api.stream("POST", "/v1/rag/query", json=body) as response:
+            require(response.status_code == 200, f"the stream: {response.status_code}")
+            events = _events(response.iter_lines())
+            _, kind, meta = next(events, (0, "", {}))
+            require(kind == "meta", f"the first event is {kind!r}")
+            if meta["extractive"]:
+                raise PointSkippedError("no model is configured: an extractive answer is sent at once")
+            yield response, meta, events
+
+
+def _events(lines: Iterable[str]) -> Iterator[tuple[int, str, Any]]:
+    """Yield number, kind and data of each event as it arrives."""
+    kind, data = "", None
+    for line in lines:
+        field, _, value = line.partition(": ")
+        if field == "event":
+            kind = value
+        elif field == "data":
+            data = json.loads(value)
+        elif field == "id":
+            yield int(value), kind, data
+
+
+def _first_token(events: Iterator[tuple[int, str, Any]]) -> int:
+    """Read up to the first token, and return its number."""
+    for number, kind, _ in events:
+        if kind == "token":
+            return number
+    raise PointFailedError("the answer has no token")
 
 
 class SignedForLambda(httpx2.Auth):
@@ -89,6 +188,8 @@ class SignedForLambda(httpx2.Auth):
 
 
 STREAM_POINTS: Final = (
+    Point("slash", "a slash in a collection's name stays encoded through the REST API", _slash),
+    Point("slash-by-url", "it stays encoded through the function URL", _slash_by_url, needs_aws=True),
     Point("streamed", "tokens arrive one by one through the REST API", _streamed, needs_aws=True),
     Point(
         "streamed-by-url",
@@ -96,4 +197,7 @@ STREAM_POINTS: Final = (
         _streamed_by_url,
         needs_aws=True,
     ),
+    Point("abandoned", "after an abandoned query the next ones are answered", _abandoned, needs_aws=True),
+    Point("resumed", "a resumable answer is read to its end after a disconnect", _resumed, needs_aws=True),
+    Point("stopped", "POST .../stop ends a resumable answer", _stopped, needs_aws=True),
 )

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import httpx2
 
@@ -13,9 +14,9 @@ QUESTION = "How often is the lighthouse of Quarrelsome Point painted?"
 
 
 @contextmanager
-def temporary_collection(api: httpx2.Client) -> Iterator[str]:
+def temporary_collection(api: httpx2.Client, *, suffix: str = "") -> Iterator[str]:
     """Create a collection of a client's tenant, yield its id, and delete it."""
-    name = f"verification-{uuid.uuid4().hex[:8]}"
+    name = f"verification-{uuid.uuid4().hex[:8]}{suffix}"
     created = api.post("/v1/collections", json={"name": name})
     require(created.status_code == 201, f"a new collection: {created.status_code}")
     collection: str = created.json()["id"]
@@ -36,3 +37,12 @@ def ingest(api: httpx2.Client, collection: str) -> None:
 
     status = wait_for(ended, what="the end of the job")
     require(status == "succeeded", f"the job has {status}")
+
+
+def ask(api: httpx2.Client, collection: str) -> dict[str, Any]:
+    """Query the collection without a model, and return the response."""
+    body = {"query": QUESTION, "collection": collection, "provider": "extractive"}
+    answer = api.post("/v1/rag/query", json=body)
+    require(answer.status_code == 200, f"the query: {answer.status_code}")
+    found: dict[str, Any] = answer.json()
+    return found

@@ -18,7 +18,7 @@ from tests.support.http.live_api import LiveApi, key_of, live_api, settings_for
 from vectorforge.local.postgres import EmbeddedPostgres
 
 PREFIX = "vectorforge-dev"
-HTTP_POINTS = ("keys", "bearer", "tenants", "cited")
+HTTP_POINTS = ("keys", "bearer", "tenants", "cited", "slash")
 RECURSION = "GET /2024-08-31/functions/vectorforge-dev-{}/recursion-config"
 INVOKE = "POST /2015-03-31/functions/vectorforge-dev-query%3Alive/invocations"
 UNVERIFIED = ROOT / "docs" / "results" / "unverified.md"
@@ -79,7 +79,7 @@ async def test_working_service_passes_every_point_of_callers(
     assert found["cited"][1].endswith("cited, and logged as answered")
     printed = capsys.readouterr().out
     assert "less than $0.01" in printed
-    assert f"4/4 ok       cited            {found['cited'][1]}" in printed
+    assert f"4/5 ok       cited            {found['cited'][1]}" in printed
     for tenant in tenants:
         assert key_of(tenant) not in report.read_text() + printed
         async with api.client(tenant) as client:

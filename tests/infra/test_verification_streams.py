@@ -1,4 +1,4 @@
-"""``make verify`` streams through the REST API and through a signed function URL. F-005."""
+"""``make verify`` calls through the REST API and through a signed function URL. F-005."""
 
 import asyncio
 import dataclasses
@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Literal
+from urllib.parse import unquote
 
 import httpx2
 import pytest
@@ -49,22 +50,44 @@ def tenant(make_tenant: Callable[[], str]) -> str:
 async def api(postgres_server: EmbeddedPostgres, tenant: str) -> AsyncIterator[LiveApi]:
     """A served API whose model writes a piece every 0.2 s."""
     settings = settings_for(postgres_server.app_url, [tenant])
-    async with live_api(settings, ScriptedLLM(PIECES, gate=Pace())) as served:
+    async with live_api(settings, ScriptedLLM(PIECES, gate=Pace()), ScriptedLLM(name="extractive")) as served:
         yield served
 
 
 @asynccontextmanager
-async def function_url(api: str, tenant: str, *, streams: bool) -> AsyncIterator[str]:
-    """Serve a function URL with AWS_IAM: 403 without a valid signature, else the caller is the tenant."""
+async def front_door(
+    api: str,
+    tenant: str,
+    *,
+    signed: bool = True,
+    streams: bool = True,
+    decodes: bool = False,
+    resumes: bool = True,
+    stops: bool = True,
+) -> AsyncIterator[str]:
+    """Serve a front door at which every caller is the tenant.
+
+    Args:
+        signed: As a function URL with AWS_IAM: 403 without a valid signature.
+        streams: False: responses are buffered.
+        decodes: Paths are forwarded decoded.
+        resumes: False: ``Last-Event-ID`` is not forwarded.
+        stops: False: requests to stop an answer are accepted and dropped.
+    """
 
     async def forward(request: web.Request) -> web.StreamResponse:
         data = await request.read()
-        if not is_signed(request, data, secret="testing", service="lambda"):
+        if signed and not is_signed(request, data, secret="testing", service="lambda"):
             return web.json_response({"Message": "Forbidden"}, status=403)
+        if not stops and request.path.endswith("/stop"):
+            return web.Response(status=202)
+        path = unquote(request.rel_url.raw_path_qs) if decodes else request.rel_url.raw_path_qs
         headers = {"x-api-key": key_of(tenant), "content-type": request.content_type}
+        if resumes and "last-event-id" in request.headers:
+            headers["last-event-id"] = request.headers["last-event-id"]
         async with (
             httpx2.AsyncClient(timeout=30) as client,
-            client.stream(request.method, f"{api}{request.path_qs}", content=data, headers=headers) as answer,
+            client.stream(request.method, f"{api}{path}", content=data, headers=headers) as answer,
         ):
             kind = {"content-type": answer.headers.get("content-type", "")}
             if not streams:
@@ -97,11 +120,18 @@ def deploy(aws: ScriptedAws, **outputs: str) -> None:
     )
 
 
+def deploy_rest_api(aws: ScriptedAws, url: str, tenant: str) -> None:
+    deploy(aws, ApiUrl=url)
+    key = aws.client("apigateway").create_api_key(name=tenant, value=key_of(tenant), enabled=True)
+    secret = json.dumps({key["id"]: tenant})
+    aws.client("secretsmanager").create_secret(Name="vectorforge-dev/gateway-keys", SecretString=secret)
+
+
 @pytest.mark.parametrize("streams", [True, False])
 async def test_tokens_through_signed_function_url_are_spread_in_time(
     api: LiveApi, tenant: str, aws: ScriptedAws, streams: bool
 ) -> None:
-    async with function_url(api.url, tenant, streams=streams) as url:
+    async with front_door(api.url, tenant, streams=streams) as url:
         deploy(aws, FunctionUrl=url)
         status, evidence = await check("streamed-by-url", BOTH)
     if streams:
@@ -113,10 +143,7 @@ async def test_tokens_through_signed_function_url_are_spread_in_time(
 async def test_tokens_through_rest_api_are_spread_in_time(
     api: LiveApi, tenant: str, aws: ScriptedAws
 ) -> None:
-    deploy(aws, ApiUrl=api.url)
-    key = aws.client("apigateway").create_api_key(name=tenant, value=key_of(tenant), enabled=True)
-    secret = json.dumps({key["id"]: tenant})
-    aws.client("secretsmanager").create_secret(Name="vectorforge-dev/gateway-keys", SecretString=secret)
+    deploy_rest_api(aws, api.url, tenant)
     status, evidence = await check("streamed")
     assert (status, evidence[:15]) == ("passed", "3 tokens over 0"), evidence
 
@@ -125,8 +152,79 @@ async def test_credentials_of_no_tenant_do_not_show_streaming(
     api: LiveApi, tenant: str, aws: ScriptedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
-    async with function_url(api.url, tenant, streams=True) as url:
+    async with front_door(api.url, tenant) as url:
         deploy(aws, FunctionUrl=url)
         status, evidence = await check("streamed-by-url", BOTH)
     assert (status, "iam_tenants" in evidence) == ("skipped", True)
     assert await check("streamed-by-url") == ("skipped", "the stage has no function URL")
+
+
+@pytest.mark.parametrize("decodes", [False, True])
+async def test_slash_of_a_name_must_stay_encoded_in_front_doors(
+    api: LiveApi, tenant: str, aws: ScriptedAws, decodes: bool
+) -> None:
+    async with front_door(api.url, tenant, decodes=decodes) as url:
+        deploy(aws, FunctionUrl=url)
+        by_url = await check("slash-by-url", BOTH)
+    aws.client("cloudformation").delete_stack(StackName="VectorForge-dev-App")
+    async with front_door(api.url, tenant, signed=False, decodes=decodes) as url:
+        deploy_rest_api(aws, url, tenant)
+        assert await check("slash") == by_url
+    if decodes:
+        assert by_url == ("failed", "GET by the encoded name: 404, not 200")
+    else:
+        assert by_url == ("passed", "GET by a name with %2F and %20: 200")
+
+
+@pytest.mark.parametrize("later", [FACT, "No."])
+async def test_queries_after_an_abandoned_one_must_be_answered(
+    postgres_server: EmbeddedPostgres, tenant: str, aws: ScriptedAws, later: str
+) -> None:
+    model, extractive = ScriptedLLM(PIECES, gate=Pace()), ScriptedLLM((later,), name="extractive")
+    async with live_api(settings_for(postgres_server.app_url, [tenant]), model, extractive) as api:
+        deploy_rest_api(aws, api.url, tenant)
+        found = await check("abandoned")
+    if later == FACT:
+        assert found == ("passed", "closed after the first token; 3 queries after it were answered")
+    else:
+        assert found == ("failed", "the answer of query 1 after it is 'No.'")
+
+
+@pytest.mark.parametrize(
+    ("resumes", "expected"),
+    [
+        (True, ("passed", 'read to event 3, then from another response to 8: done, "stop"')),
+        (False, ("failed", "after event 3 came [1, 2, 3, 4, 5, 6, 7, 8]")),
+    ],
+)
+async def test_resumable_answer_must_continue_after_a_disconnect(
+    api: LiveApi, tenant: str, aws: ScriptedAws, resumes: bool, expected: tuple[str, str]
+) -> None:
+    async with front_door(api.url, tenant, signed=False, resumes=resumes) as url:
+        deploy_rest_api(aws, url, tenant)
+        assert await check("resumed") == expected
+
+
+@pytest.mark.parametrize(
+    ("stops", "expected"), [(True, ("passed", '"stopped" ')), (False, ("failed", '"stop" '))]
+)
+async def test_stop_must_end_a_resumable_answer(
+    postgres_server: EmbeddedPostgres, tenant: str, aws: ScriptedAws, stops: bool, expected: tuple[str, str]
+) -> None:
+    model = ScriptedLLM((FACT, *[" It is green."] * 15), gate=Pace())
+    async with (
+        live_api(settings_for(postgres_server.app_url, [tenant]), model) as api,
+        front_door(api.url, tenant, signed=False, stops=stops) as url,
+    ):
+        deploy_rest_api(aws, url, tenant)
+        status, evidence = await check("stopped")
+    assert (status, evidence[: len(expected[1])]) == expected, evidence
+
+
+async def test_answer_that_ends_before_its_stop_shows_nothing(
+    api: LiveApi, tenant: str, aws: ScriptedAws
+) -> None:
+    async with front_door(api.url, tenant, signed=False, streams=False) as url:
+        deploy_rest_api(aws, url, tenant)
+        status, evidence = await check("stopped")
+    assert (status, evidence[-24:]) == ("skipped", "could be stopped: repeat")
