@@ -18,13 +18,14 @@ from pathlib import Path
 from infra.bundling.bundle import ROOT
 from infra.settings import STAGES
 from infra.verification.account_points import ACCOUNT_POINTS
+from infra.verification.object_points import OBJECT_POINTS
 from infra.verification.points import Outcome, Point, count, run_point
 from infra.verification.rotation_points import ROTATION_POINTS
 from infra.verification.service_points import SERVICE_POINTS
 from infra.verification.stage import DeployedStage
 from infra.verification.stream_points import STREAM_POINTS
 
-POINTS = (*SERVICE_POINTS, *STREAM_POINTS, *ACCOUNT_POINTS, *ROTATION_POINTS)
+POINTS = (*SERVICE_POINTS, *OBJECT_POINTS, *STREAM_POINTS, *ACCOUNT_POINTS, *ROTATION_POINTS)
 _COST = (
     "It sends about 300 requests, three queries and four short documents, at most two of the queries to your "
     "model, sets one alarm off for a minute, rotates the database's master password, and changes the secret "

@@ -37,13 +37,13 @@ def _database_secret(stage: DeployedStage) -> str:
         [version] = [version for version, labels in versions.items() if "AWSCURRENT" in labels]
         return str(version)
 
-    before, version = current(), _published(stage, "migrate")
+    before, version = current(), stage.published("migrate")
     secrets.rotate_secret(SecretId=secret)
     after = wait_for(
         lambda: found if (found := current()) != before else None, what="the rotated password", seconds=600
     )
     seen = migrated(stage)
-    require(_published(stage, "migrate") == version, "a deployment took place meanwhile: repeat")
+    require(stage.published("migrate") == version, "a deployment took place meanwhile: repeat")
     return f"password {before[:8]} became {after[:8]}, version {version} of the function logged in: {seen}"
 
 
@@ -58,7 +58,7 @@ def _gateway_secret(stage: DeployedStage) -> str:
         return function.request("GET", "/v1/collections", expected=(200, 401))[0]
 
     require(status() == 401, "a key id outside of the secret was accepted")
-    version, began = _published(stage, "query"), time.monotonic()
+    version, began = stage.published("query"), time.monotonic()
     tenant = next(iter(stage.key_ids))
     with _changed(stage, f"{stage.settings.prefix}/gateway-keys", {key_id: tenant}):
         wait_for(
@@ -67,7 +67,7 @@ def _gateway_secret(stage: DeployedStage) -> str:
             seconds=_max_age_s(stage) + _READING_S,
         )
     took_s = time.monotonic() - began
-    require(_published(stage, "query") == version, "a deployment took place meanwhile: repeat")
+    require(stage.published("query") == version, "a deployment took place meanwhile: repeat")
     return f"version {version} of the function accepted a new key id after {took_s:.0f} s"
 
 
@@ -117,19 +117,7 @@ def _changed(stage: DeployedStage, secret: str, fields: Mapping[str, str]) -> It
 
 
 def _max_age_s(stage: DeployedStage) -> float:
-    version = _published(stage, "query")  # LocalStack knows no alias here
-    found = stage.aws("lambda").get_function_configuration(
-        FunctionName=stage.name("query"), Qualifier=version
-    )
-    variables = found.get("Environment", {}).get("Variables", {})
-    return float(variables.get("VECTORFORGE_SECRET_MAX_AGE_S", _MAX_AGE_S))
-
-
-def _published(stage: DeployedStage, function: str) -> str:
-    """Return the version of a function that serves."""
-    found = stage.aws("lambda").get_alias(FunctionName=stage.name(function), Name=ALIAS)
-    version: str = found["FunctionVersion"]
-    return version
+    return float(stage.variables("query").get("VECTORFORGE_SECRET_MAX_AGE_S", _MAX_AGE_S))
 
 
 ROTATION_POINTS: Final = (

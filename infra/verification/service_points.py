@@ -1,8 +1,7 @@
-"""Points that callers see: keys, tenants, ingestion, citations, uploads, the query log."""
+"""Points that callers see: keys, tenants, ingestion, citations, the query log."""
 
 import json
 import time
-import uuid
 from typing import Any, Final
 
 import httpx2
@@ -99,25 +98,6 @@ def _cited(stage: DeployedStage) -> str:
     return f"ingested in {ingested_s:.1f} s, cited, and logged as {outcome}"
 
 
-def _upload(stage: DeployedStage) -> str:
-    with stage.http() as api, temporary_collection(api) as collection:
-        path = f"verification-{uuid.uuid4().hex[:8]}.md"
-        form = api.post(f"/v1/collections/{collection}/uploads", json={"path": path}).json()
-        fields = form["fields"]
-        altered = httpx2.post(
-            form["url"], data={**fields, "key": f"{fields['key']}-other"}, files={"file": FACT.encode()}
-        )
-        accepted = httpx2.post(form["url"], data=fields, files={"file": FACT.encode()})
-        require(accepted.is_success, f"the signed form: {accepted.status_code}")
-        require(altered.status_code == 403, f"an altered key: {altered.status_code}, not 403")
-
-        def stored() -> int | None:
-            return api.get(f"/v1/collections/{collection}/documents").json()["total"] or None
-
-        wait_for(stored, what="the uploaded document")
-    return f"signed form {accepted.status_code}, altered key {altered.status_code}, document ingested"
-
-
 def _old_tls(stage: DeployedStage) -> str:
     import ssl
 
@@ -139,6 +119,5 @@ SERVICE_POINTS: Final = (
     Point("bearer", "the authorizer passes keys on from Authorization: Bearer", _bearer, needs_aws=True),
     Point("tenants", "a tenant cannot read another tenant's collection", _tenants),
     Point("cited", "a document is ingested through the queue, cited, and the query logged", _cited),
-    Point("upload", "S3 accepts a signed form and rejects an altered one", _upload),
     Point("tls", "the REST API refuses TLS 1.1", _old_tls, needs_aws=True),
 )

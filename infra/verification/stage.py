@@ -48,6 +48,20 @@ class DeployedStage:
         """Return the name of a function of ``functions/``."""
         return f"{self.settings.prefix}-{function.replace('_', '-')}"
 
+    def published(self, function: str) -> str:
+        """Return the version of a function that serves."""
+        found = self.aws("lambda").get_alias(FunctionName=self.name(function), Name=ALIAS)
+        version: str = found["FunctionVersion"]
+        return version
+
+    def variables(self, function: str) -> Mapping[str, str]:
+        """Return the environment of the version that serves; LocalStack knows no alias here."""
+        found = self.aws("lambda").get_function_configuration(
+            FunctionName=self.name(function), Qualifier=self.published(function)
+        )
+        variables: dict[str, str] = found.get("Environment", {}).get("Variables", {})
+        return variables
+
     @cached_property
     def outputs(self) -> Mapping[str, str]:
         """Outputs of the app stack by name.

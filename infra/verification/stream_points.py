@@ -128,8 +128,8 @@ def _begun(
         with api.stream("POST", "/v1/rag/query", json=body) as response:
             require(response.status_code == 200, f"the stream: {response.status_code}")
             events = _events(response.iter_lines())
-            _, kind, meta = next(events, (0, "", {}))
-            require(kind == "meta", f"the first event is {kind!r}")
+            _, kind, meta = next(events)
+            require(kind == "meta", f"the first event is {kind}")
             if meta["extractive"]:
                 raise PointSkippedError("no model is configured: an extractive answer is sent at once")
             yield response, meta, events

@@ -244,7 +244,8 @@ def test_verification_passes_and_says_what_needs_aws(deployment: Deployment, tmp
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [line.split(" | ") for line in report.read_text().splitlines() if line.startswith("| ")][1:]
     passed = {row[0].removeprefix("| ") for row in rows if row[2] == "passed"}
-    assert passed >= {"one-round-trip", "keys", "cited", "upload", "migrated", "event-sources"}
+    assert passed >= {"one-round-trip", "keys", "cited", "slash", "migrated", "event-sources"}
+    assert passed >= {"upload", "original", "bulk-load"}
     assert {row[3] for row in rows if row[2] == "skipped"} >= {"needs AWS"}
     assert deployment.key not in report.read_text() + done.stdout
 

@@ -120,8 +120,8 @@ def deploy(aws: ScriptedAws, **outputs: str) -> None:
     )
 
 
-def deploy_rest_api(aws: ScriptedAws, url: str, tenant: str) -> None:
-    deploy(aws, ApiUrl=url)
+def deploy_rest_api(aws: ScriptedAws, url: str, tenant: str, **outputs: str) -> None:
+    deploy(aws, ApiUrl=url, **outputs)
     key = aws.client("apigateway").create_api_key(name=tenant, value=key_of(tenant), enabled=True)
     secret = json.dumps({key["id"]: tenant})
     aws.client("secretsmanager").create_secret(Name="vectorforge-dev/gateway-keys", SecretString=secret)

@@ -187,7 +187,10 @@ class ScriptedAws(FakeAws):
                     self.close_connection = True
                     return
                 self.send_response(status)
+                length = str(len(content))
                 for name, value in headers:
+                    if self.command == "HEAD" and name.lower() == "content-length":
+                        length = value  # that of the body which GET returns
                     if name.lower() not in (
                         "content-length",
                         "connection",
@@ -196,7 +199,7 @@ class ScriptedAws(FakeAws):
                         "transfer-encoding",
                     ):
                         self.send_header(name, value)
-                self.send_header("Content-Length", str(len(content)))
+                self.send_header("Content-Length", length)
                 self.end_headers()
                 self.wfile.write(content)
 
