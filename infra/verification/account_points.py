@@ -1,4 +1,4 @@
-"""Points that operators see: configuration of functions, egress, metrics, alarms, logs, restore tests."""
+"""Points that operators see: configuration of functions and the database, egress, backups."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -7,12 +7,11 @@ from typing import Any, Final
 from infra.constructs.python_function import ALIAS
 from infra.data.data_stack import CLIENTS
 from infra.data.restore_test import restore_plan_name
-from infra.verification.points import Point, PointSkippedError, require, wait_for
+from infra.verification.points import AwsPoint, Point, PointSkippedError, require
 from infra.verification.stage import DeployedStage
 
-_TEST_ALARM = "recursion-stopped"
-"""An alarm that rolls nothing back."""
-_QUERY_METRICS = 12
+_LONGEST_INIT_MS = 2000
+"""With bytecode; compiling the sources at the start takes longer."""
 _DEFAULT_ROUTES: Final = {
     "dual_stack": frozenset({"IPv6 outwards"}),
     "nat": frozenset({"IPv4 by NAT"}),
@@ -23,14 +22,51 @@ _DEFAULT_ROUTES: Final = {
 
 def migrated(stage: DeployedStage) -> str:
     """Have the migrate function log in and compare the schema with its migrations."""
-    qualified = f"{stage.name('migrate')}:{ALIAS}"
-    invoked = stage.aws("lambda").invoke(
-        FunctionName=qualified, Payload=json.dumps({"action": "check"}).encode()
-    )
-    answer = json.loads(invoked["Payload"].read())
-    require("FunctionError" not in invoked, f"the migrate function failed: {answer.get('errorType')}")
+    answer = _migrate(stage, "check")
     require(answer == {"pending": []}, f"pending: {answer.get('pending')}")
     return "no migration is pending"
+
+
+def _migrate(stage: DeployedStage, action: str) -> dict[str, Any]:
+    invoked = stage.aws("lambda").invoke(
+        FunctionName=f"{stage.name('migrate')}:{ALIAS}", Payload=json.dumps({"action": action}).encode()
+    )
+    answer: dict[str, Any] = json.loads(invoked["Payload"].read())
+    require("FunctionError" not in invoked, f"the migrate function failed: {answer.get('errorType')}")
+    return answer
+
+
+def _index(stage: DeployedStage) -> str:
+    """Build missing indexes, as the hourly rule does."""
+    rule = stage.aws("events").describe_rule(Name=stage.name("index"))
+    hourly = (rule["State"], rule["ScheduleExpression"])
+    require(hourly == ("ENABLED", "rate(1 hour)"), f"the rule is {' '.join(hourly)}")
+    answer = _migrate(stage, "index")
+    require("built" in answer, f"the migrate function answered {sorted(answer)}")
+    return f"built: {', '.join(answer['built']) or 'none was missing'}; the rule is {' '.join(hourly)}"
+
+
+def _database(stage: DeployedStage) -> str:
+    rds, name, settings = stage.aws("rds"), stage.settings.prefix, stage.settings.database
+    exports = {"postgresql"}
+    if settings.engine == "aurora":
+        [found] = rds.describe_db_clusters(DBClusterIdentifier=name)["DBClusters"]
+    else:
+        [found] = rds.describe_db_instances(DBInstanceIdentifier=name)["DBInstances"]
+        exports |= {"iam-db-auth-error"}
+    version = found["EngineVersion"]
+    require(version.partition(".")[0] == "17", f"PostgreSQL {version}")
+    wanted = {
+        "StorageEncrypted": True,
+        "IAMDatabaseAuthenticationEnabled": True,
+        "DeletionProtection": settings.deletion_protection,
+        "BackupRetentionPeriod": settings.backup_days,
+    }
+    other = {key: found.get(key) for key, value in wanted.items() if found.get(key) != value}
+    require(not other, f"{other} in place of {wanted}")
+    missing = exports - set(found.get("EnabledCloudwatchLogsExports", ()))
+    require(not missing, f"not exported: {', '.join(sorted(missing))}")
+    return f"PostgreSQL {version}, exports {', '.join(sorted(exports))}, {wanted}"
 
 
 def _event_sources(stage: DeployedStage) -> str:
@@ -84,61 +120,6 @@ def _pinned(stage: DeployedStage) -> str:
     return f"0 pinned sessions at {len(points)} points of the last hour"
 
 
-def _metrics(stage: DeployedStage) -> str:
-    pages = (
-        stage.aws("cloudwatch")
-        .get_paginator("list_metrics")
-        .paginate(
-            Namespace=stage.settings.metrics_namespace, Dimensions=[{"Name": "service", "Value": "query"}]
-        )
-    )
-    names = set(pages.search("Metrics[].MetricName"))
-    require(len(names) >= _QUERY_METRICS, f"only {len(names)} metrics of the query function: {sorted(names)}")
-    return f"{len(names)} metrics of the query function"
-
-
-def _alarms(stage: DeployedStage) -> str:
-    pages = stage.aws("cloudwatch").get_paginator("describe_alarms")
-    found = pages.paginate(AlarmNamePrefix=f"{stage.settings.prefix}-")
-    alarms = list(found.search("MetricAlarms[]"))
-    ringing = sorted(alarm["AlarmName"] for alarm in alarms if alarm["StateValue"] == "ALARM")
-    require(alarms, "there is no alarm")
-    require(not ringing, f"firing: {', '.join(ringing)}")
-    return f"{len(alarms)} alarms, none firing"
-
-
-def _alarm_notifies(stage: DeployedStage) -> str:
-    """Set one alarm to ALARM for an evaluation; its subscribers get a message, and another when it ends."""
-    cloudwatch, name = stage.aws("cloudwatch"), f"{stage.settings.prefix}-{_TEST_ALARM}"
-    before = datetime.now(UTC)
-    cloudwatch.set_alarm_state(AlarmName=name, StateValue="ALARM", StateReason="make verify")
-
-    def published() -> str | None:
-        history = cloudwatch.describe_alarm_history(
-            AlarmName=name, HistoryItemType="Action", StartDate=before
-        )
-        return next((item["HistorySummary"] for item in history["AlarmHistoryItems"]), None)
-
-    summary = wait_for(published, what="the alarm's action")
-    require(summary.startswith("Successfully executed"), summary)
-    return "an alarm published to the encrypted topic; it ends with its next evaluation"
-
-
-def _log_retention(stage: DeployedStage) -> str:
-    names, paginator = stage.settings.prefix, stage.aws("logs").get_paginator("describe_log_groups")
-    groups = [
-        group
-        for service in ("lambda/{}-", "rds/instance/{}/", "rds/cluster/{}/", "rds/proxy/{}")
-        for group in paginator.paginate(logGroupNamePrefix=f"/aws/{service.format(names)}").search(
-            "logGroups[]"
-        )
-    ]
-    endless = [group["logGroupName"] for group in groups if "retentionInDays" not in group]
-    require(groups, "there are no log groups")
-    require(not endless, f"kept for ever: {', '.join(endless)}")
-    return f"{len(groups)} log groups, each with a retention"
-
-
 def _started(stage: DeployedStage) -> str:
     """Read Lambda's own lines on starts of the query function."""
     kind = "platform.restoreReport" if stage.settings.start == "snap_start" else "platform.initReport"
@@ -154,6 +135,8 @@ def _started(stage: DeployedStage) -> str:
     failed = [record for record in records if record.get("status") not in (None, "success")]
     require(not failed, f"{len(failed)} of {len(records)} starts failed")
     longest_ms = max(record.get("metrics", {}).get("durationMs", 0.0) for record in records)
+    is_short = kind != "platform.initReport" or longest_ms < _LONGEST_INIT_MS
+    require(is_short, f"{len(records)} × {kind}, up to {longest_ms:.0f} ms: is the bytecode used?")
     return f"{len(records)} × {kind}, at most {longest_ms:.0f} ms"
 
 
@@ -225,22 +208,13 @@ def _restore_test(stage: DeployedStage) -> str:
 
 ACCOUNT_POINTS: Final = (
     Point("migrated", "the schema is that of the deployed code", migrated),
+    Point("index", "missing indexes are built, and hourly", _index),
+    AwsPoint("database", "version, encryption, logins and exports of the database", _database),
     Point("event-sources", "queues feed the alias, at their maximum concurrency", _event_sources),
-    Point("recursion", "only the ingest function may wake itself", _recursion, needs_aws=True),
-    Point(
-        "runtime-updates", "Lambda does not change the runtime of a version", _runtime_updates, needs_aws=True
-    ),
-    Point("starts", "processes of the query function start or are restored", _started, needs_aws=True),
-    Point("ipv6", "functions have IPv6 in stages with that egress only", _ipv6, needs_aws=True),
-    Point("pinned", "no statement pins a connection of RDS Proxy", _pinned, needs_aws=True),
-    Point("metrics", "CloudWatch extracts the metrics from the logs", _metrics, needs_aws=True),
-    Point("log-retention", "every log group has a retention", _log_retention, needs_aws=True),
-    Point(
-        "restore-test",
-        "the monthly restore test restores, and its rows are read",
-        _restore_test,
-        needs_aws=True,
-    ),
-    Point("alarms", "the alarms exist, and none fires", _alarms, needs_aws=True),
-    Point("alarm-notifies", "an alarm publishes to the encrypted topic", _alarm_notifies, needs_aws=True),
+    AwsPoint("recursion", "only the ingest function may wake itself", _recursion),
+    AwsPoint("runtime-updates", "Lambda does not change the runtime of a version", _runtime_updates),
+    AwsPoint("starts", "processes of the query function start or are restored", _started),
+    AwsPoint("ipv6", "functions have IPv6 in stages with that egress only", _ipv6),
+    AwsPoint("pinned", "no statement pins a connection of RDS Proxy", _pinned),
+    AwsPoint("restore-test", "the monthly restore test restores, and its rows are read", _restore_test),
 )

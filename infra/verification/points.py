@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias, TypeVar
 
 from functions.probe.handler import ProbeFailedError
@@ -32,6 +33,9 @@ class Point:
     """Returns the evidence: what was seen, without secrets."""
     needs_aws: bool = False
     """True: skipped in LocalStack."""
+
+
+AwsPoint = partial(Point, needs_aws=True)
 
 
 @dataclass(frozen=True, slots=True)

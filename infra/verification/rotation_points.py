@@ -11,7 +11,7 @@ from typing import Any, Final
 from functions.probe.handler import ProbedFunction
 from infra.constructs.python_function import ALIAS
 from infra.verification.account_points import migrated
-from infra.verification.points import Point, PointFailedError, PointSkippedError, require, wait_for
+from infra.verification.points import AwsPoint, Point, PointFailedError, PointSkippedError, require, wait_for
 from infra.verification.service_points import deep_health
 from infra.verification.stage import DeployedStage
 
@@ -121,17 +121,7 @@ def _max_age_s(stage: DeployedStage) -> float:
 
 
 ROTATION_POINTS: Final = (
-    Point(
-        "database-secret",
-        "a rotated database password takes effect without a deployment",
-        _database_secret,
-        needs_aws=True,
-    ),
+    AwsPoint("database-secret", "a rotated database password takes effect in functions", _database_secret),
     Point("gateway-secret", "a changed secret of gateway keys takes effect likewise", _gateway_secret),
-    Point(
-        "provider-secret",
-        "a rotated key of a vendor takes effect likewise",
-        _provider_secret,
-        needs_aws=True,
-    ),
+    AwsPoint("provider-secret", "a rotated key of a vendor takes effect likewise", _provider_secret),
 )

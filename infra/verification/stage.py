@@ -48,6 +48,14 @@ class DeployedStage:
         """Return the name of a function of ``functions/``."""
         return f"{self.settings.prefix}-{function.replace('_', '-')}"
 
+    def resources(self, kind: str) -> list[str]:
+        """Return the ids of the app stack's resources of a type."""
+        pages = self.aws("cloudformation").get_paginator("list_stack_resources")
+        found = pages.paginate(StackName=f"VectorForge-{self.settings.stage}-App").search(
+            "StackResourceSummaries[]"
+        )
+        return [one["PhysicalResourceId"] for one in found if one["ResourceType"] == kind]
+
     def published(self, function: str) -> str:
         """Return the version of a function that serves."""
         found = self.aws("lambda").get_alias(FunctionName=self.name(function), Name=ALIAS)
@@ -69,8 +77,9 @@ class DeployedStage:
         Raises:
             DeploymentError: The stack does not exist.
         """
-        stack = f"VectorForge-{self.settings.stage}-App"
-        found = self.aws("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+        found = self.aws("cloudformation").describe_stacks(
+            StackName=f"VectorForge-{self.settings.stage}-App"
+        )["Stacks"]
         return {output["OutputKey"]: output["OutputValue"] for output in found[0].get("Outputs", ())}
 
     @cached_property

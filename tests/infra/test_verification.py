@@ -149,6 +149,11 @@ async def test_recursion_setting_of_functions_is_read(
 
 async def test_firing_alarm_and_endless_log_fail(aws: ScriptedAws, tmp_path: Path) -> None:
     cloudwatch, logs = aws.client("cloudwatch"), aws.client("logs")
+    template = {"Resources": {"Api": {"Type": "AWS::ApiGateway::RestApi", "Properties": {"Name": "dev"}}}}
+    aws.client("cloudformation").create_stack(
+        StackName="VectorForge-dev-App", TemplateBody=json.dumps(template)
+    )
+    [gateway] = aws.client("apigateway").get_rest_apis()["items"]
     cloudwatch.put_metric_alarm(
         AlarmName=f"{PREFIX}-query-faults", MetricName="faults", Namespace="VectorForge/dev", Period=60,
         EvaluationPeriods=1, Threshold=1, ComparisonOperator="GreaterThanThreshold", Statistic="Sum",
@@ -163,6 +168,7 @@ async def test_firing_alarm_and_endless_log_fail(aws: ScriptedAws, tmp_path: Pat
         f"/aws/lambda/{PREFIX}-ingest",
         f"/aws/rds/instance/{PREFIX}/postgresql",
         f"/aws/rds/proxy/{PREFIX}",
+        f"API-Gateway-Execution-Logs_{gateway['id']}/dev",
     ]
     for name in endless:
         logs.create_log_group(logGroupName=name)

@@ -46,7 +46,7 @@ class FormAws(ScriptedAws):
             message = email.message_from_bytes(
                 b"Content-Type: " + headers["Content-Type"].encode() + b"\r\n\r\n" + body
             )
-            fields = {
+            fields: dict[str, Any] = {
                 str(part.get_param("name", header="content-disposition")): part.get_payload(decode=True)
                 for part in message.walk() if not part.is_multipart()
             }  # fmt: skip
