@@ -114,6 +114,25 @@ def test_quoted_text_is_never_marked_unsupported(name: str) -> None:
     assert checked > 20
 
 
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("Er stieg 1990 in die 2. Bundesliga auf.", "Er stieg 1990 in die 2. Bundesliga auf"),
+        (
+            "Savaşta şehre giren ordu 5. Süvari Kolordusu ile birleşti.",
+            "Savaşta şehre giren ordu 5. Süvari Kolordusu ile birleşti",
+        ),
+        ("Bears eat fish[1] and berries.[2]", "Bears eat fish and berries"),
+    ],
+)
+def test_sentence_with_an_ordinal_or_without_its_footnotes_is_supported(source: str, sentence: str) -> None:
+    checker = CitationChecker("", [make_chunk(source)])
+    checker.feed(f"{sentence} [Source 1].")
+    checker.finish()
+    assert [citation.verdict for citation in checker.citations] == ["supported"]
+    assert checker.uncited == 0
+
+
 def test_query_reveals_name_at_sentence_start() -> None:
     answer = "Globex takes goods back within 30 days [Source 1]."
     unaware, aware = CitationChecker("", PASSAGES), CitationChecker("What does Globex take back?", PASSAGES)

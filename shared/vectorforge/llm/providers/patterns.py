@@ -45,22 +45,69 @@ STOP_WORDS: Final = ENGLISH_STOP_WORDS | frozenset(
     thế thì trong và vào với vì đã đâu để đó đang ở
     """.split()  # noqa: SIM905
 )
+
+
+def _words(spaced: str, unspaced: str = "") -> str:
+    """Return an expression for any of these, the spaced ones as whole words; "_" stands for a space."""
+    whole = rf"\b(?:{'|'.join(spaced.split())})\b"
+    return "|".join((whole, *unspaced.split())).replace("_", " ")
+
+
 _MEASURES: Final = "(?:viele?|lange?|alt|weit|groß|hoch|oft|schnell|breit|tief|schwer|teuer)"
 """German words after "wie" in a query for a value."""
 NUMERIC_QUESTION: Final = pattern_of(
-    r"\b(?:how (?:many|much|long|old|far|large|big|tall|high|often|fast|wide|deep)"
-    r"|(?:what|which) (?:percent|percentage|number|version|release|year|date|day|month|decade|century)|when"
-    rf"|wie ?{_MEASURES}|wann|combien|quand|cu[aá]nd?[nt]?[oa]s?|quant[oiae]|quando)\b",
+    _words(
+        rf"""
+        how_(?:many|much|long|old|far|large|big|tall|high|often|fast|wide|deep) when
+        (?:what|which)_(?:percent|percentage|number|version|release|year|date|day|month|decade|century)
+        wie_?{_MEASURES} wann welche[mns]?_(?:jahr|datum|tag|version|anteil)
+        combien quand quel(?:le)?_(?:année|date|âge|jour|mois|siècle|nombre|pourcentage|version)
+        cu[aá]nd?[nt]?[oa]s? qué_(?:año|fecha|día|mes|siglo|edad|número|porcentaje|versión)
+        quant[oiae] quando (?:che|quale)_(?:anno|data|giorno|mese|secolo|età|numero|percentuale)
+        quant[oa]s (?:que|qual)_(?:ano|data|dia|mês|século|idade|número|porcentagem|percentagem)
+        câ(?:t|tă|ți|te) când ce_(?:an|dată)
+        hoe_?(?:veel|lang|oud|groot|hoog|vaak|snel|ver) wanneer welke?_(?:jaar|datum)
+        hur_(?:många|mycket|länge|gammal|stor|hög|ofta|långt) när vilket_(?:år|datum)
+        hvor_(?:mange|meget|mye|længe|lenge|gammel|stor|højt?|høyt?|ofte|langt) hvornår når hvilket_år
+        ile_(?:lat|osób|razy|wynosi|kosztuje|ma|jest|trwa) kiedy którym_roku
+        kolik kdy kterém_roce hány mennyi mikor milloin montako kuinka_\w+
+        сколько когда как(?:ом|ой|ого)_(?:году?|года|процент|дата|числа) скільки коли якому_році
+        πόσ\w+ πότε ποι\w+_(?:έτος|χρονιά|χρονολογία|ημερομηνία)
+        kaç\w* ne_(?:zaman|kadar) hangi_(?:yıl|tarih|gün|ay|yüzyıl)\w*
+        berapa kapan bao_nhiêu bao_lâu khi_nào năm_nào ngày_nào mấy
+        [وفب]?كم متى [أا]ي_(?:عام|سنة|تاريخ|يوم) چند چقدر چه_(?:زمانی|سالی|تاریخی|مقدار) כמה מתי
+        """,
+        """
+        कितन[ेाी] कब किस_(?:वर्ष|साल|तारीख) 多少 多[久大高长長远遠] [几幾] 何时 何時 什[么麼]时候 什麼時候
+        哪一?[年天] 年份         いつ 何[年月日人歳個回度倍分時円台本枚番階位] 何パーセント
+        いく[つら] ど[のれ]くらい 언제 몇 얼마 [연년]도 어느_해
+        กี่ เท่า(?:ไร|ไหร่|ใด) เมื่อ(?:ไร|ไหร่|ใด) ปี(?:ใด|ไหน|อะไร)
+        """,
+    ),
     re.IGNORECASE,
 )
 NUMERIC_ANSWER: Final = pattern_of(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|half|third|hundred|thousand"
     r"|million|billion|percent|century|decade|January|February|March|April|May|June|July|August|September"
-    r"|October|November|December|Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday)\b"
+    r"|October|November|December|Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday"
+    r"|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf|zwölf|hundert|tausend|Million(?:en)?|Prozent"
+    r"|deux|trois|quatre|cinq|sept|huit|neuf|dix|cent|mille|dos|tres|cuatro|cinco|seis|siete|ocho|diez|cien"
+    r"|tre|quattro|cinque|sette|otto|dieci|dois|duas|três|quatro|sete|oito|dez|cem|mil)\b"
+    r"|[一二三四五六七八九十百千万萬亿億两兩]+[年月日个個人次岁歲世种種名位]"
 )
 NAME_QUESTION: Final = pattern_of(
-    r"\b(?:who|whom|whose|where"
-    r"|(?:what|which) (?:city|country|state|person|team|company|school|university|name))\b",
+    _words(
+        r"""
+        who whom whose where (?:what|which)_(?:city|country|state|person|team|company|school|university|name)
+        \Aqui (?:à|de|par|avec|pour)_qui où
+        quel(?:le)?_(?:ville|pays|région|personne|équipe|entreprise|école|université|nom)
+        quién(?:es)? d[óo]nde qué_(?:ciudad|país|estado|persona|equipo|empresa|escuela|universidad|nombre)
+        chi dove (?:che|quale)_(?:città|paese|stato|persona|squadra|azienda|scuola|università|nome)
+        quem onde (?:que|qual)_(?:cidade|país|estado|pessoa|equipe|empresa|escola|universidade|nome)
+        cine unde vem hvem kto gdzie kdo kde kuka missä кто кого кому кем где хто де ποι(?:ος|οι|ον) πού
+        kim\w* nere\w* siapa là_ai ai_là ở_đâu
+        """
+    ),
     re.IGNORECASE,
 )
 PROCEDURE: Final = pattern_of(
@@ -82,9 +129,24 @@ ENGLISH_QUERY: Final = pattern_of(
 TECHNICAL_TERM: Final = pattern_of(r"[A-Z].*[A-Z]")
 """Word with several capital letters, such as an acronym."""
 VALUE: Final = pattern_of(r"\d+(?:[.,:]\d+)*|\b[A-Z]\w+|`[^`]+`")
-REASON_QUESTION: Final = pattern_of(r"\bwhy\b", re.IGNORECASE)
+REASON_QUESTION: Final = pattern_of(
+    _words(
+        "why warum wieso weshalb pourquoi porqué perché waarom varför hvorfor dlaczego proč почему зачем чому"
+        " γιατί neden niçin لماذا چرا למה",
+        "为什 為什 为何 なぜ どうして 왜 क्यों ทำไม เพราะเหตุใด por_qu[eé] tại_sao vì_sao",
+    ),
+    re.IGNORECASE,
+)
 REASON_ANSWER: Final = pattern_of(
-    r"\b(?:because|since|due to|so that|caused?|causes|reasons?|in order to|therefore|as a result)\b",
+    _words(
+        r"""
+        because since due_to so_that caused? causes reasons? in_order_to therefore as_a_result
+        weil denn wegen aufgrund damit deshalb parce_qu\w* en_raison à_cause afin porque debido ya_que
+        poiché perché a_causa dovuto devido omdat eftersom fordi ponieważ protože потому из-за поскольку
+        επειδή διότι λόγω çünkü nedeniyle dolayı لأن\w* بسبب زیرا چون כי בגלל
+        """,
+        "因为 因為 由于 由於 ため から ので 때문 위해 क्योंकि कारण เพราะ เนื่องจาก vì bởi",
+    ),
     re.IGNORECASE,
 )
 QUESTION: Final = pattern_of(r"[?？؟፧]\Z|[\u0370-\u03ff\u1f00-\u1fff][;\u037e]\Z|\u055e")
@@ -160,12 +222,20 @@ IN_HIRAGANA: Final = pattern_of(r"[\u3040-\u309f]")
 ARABIC_ARTICLE: Final = pattern_of(r"\A[\u0648\u0628\u0643\u0641]?(?:\u0627\u0644|\u0644\u0644)(?=\w{3})")
 
 ABBREVIATION: Final = pattern_of(
-    r"(?:\b(?:[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Gen|Col|Lt|Sgt|Capt|Rev|Hon|Gov|Sen|Rep|No|Nos|Nr|Fig|Figs|Eq|Sec|"
-    r"Vol|Ch|pp|vs|cf|ca|approx|etc|al|Inc|Ltd|Co|Corp|[Ee]\.g|[Ii]\.e|U\.S|U\.K|a\.m|p\.m|"
-    r"bzw|bspw|evtl|ggf|inkl|usw|vgl|[Aa]bb|[Zz]\.\s?B|[Dd]\.\s?h|[Uu]\.\s?a|Mme|Mlle|env|Sra?|Dra|Ud|núm|т\.\s?е|г|гг))\.$"
+    r"\b(?:[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Gen|Col|Lt|Sgt|Capt|Rev|Hon|Gov|Sen|Rep|No|Nos|Nr|[Ff]igs?|[Ee]q|[Ss]ec|"
+    r"[Vv]ol|Ch|pp|vs|cf|ca|approx|etc|al|Art|Inc|Ltd|Co|Corp|bzw|bspw|evtl|ggf|inkl|usw|vgl|[Aa]bb|Mme|Mlle|MM|env|Sras?|"
+    r"Dra|Uds?|núm|pág|Gral|sig|dott|cfr|bijv|dhr|mevr|ul|św|ks|inż|sv|tzv|Doç|Yrd|Cad|Sok|Bkz|bkz|гг|им|ул|стр|рис|"
+    r"табл|акад|проф|св|ред|просп|обл)\.$"
 )
-ORDINAL: Final = pattern_of(r"(?<![\d.,:])[0-3]?\d\.$")
-"""Number of a day in German and its neighbors, if a month follows."""
+"""Mostly before a name or a number; single letters are initials and parts of "e.g." and "z. B."."""
+ORDINAL: Final = pattern_of(r"(?<![\d.,:])(?:\d{1,2}|[IVX]{2,5})\.$")
+"""Number that may be an ordinal: "3. Oktober", "IV. Murad"."""
+ORDINAL_LANGUAGE: Final = pattern_of(
+    r"[ğıİşěřůłőűæøčšžđþßäöü]|\b(?:der|die|das|dem|den|und|im|am|vom|zu[mr]|beim)\b"
+)
+"""Letters and words of languages that write ordinals with a full stop: German, Turkish, Czech, Danish."""
+CHARS_PER_MARK: Final = 100
+"""Longest text per such letter or word in these languages, whose texts have two or more of them in it."""
 SHORT_WORD: Final = pattern_of(r"\b[A-ZÄÖÜ][^\W\d_]{1,3}\.$")
 """Mostly an abbreviation if a number follows: "Art. 5"."""
 MONTH: Final = pattern_of(
@@ -182,5 +252,8 @@ CLAUSE: Final = pattern_of(r"[\u0e00-\u0eff]{40}\Z")
 """End of a Thai or Lao sentence, which has no full stop."""
 CLOSING: Final = pattern_of(r"[\"'”’»)」』）*_]*")
 FOOTNOTES: Final = pattern_of(r"(?:\[\^?\d{1,4}\])+$")
+FOOTNOTE: Final = pattern_of(r"(?<=[^\s\[(])\[(\d{1,3})\]")
+"""Mark of a footnote within a sentence, or an index: argv[1]."""
+VARIABLE: Final = pattern_of(r"[A-Za-z_]\w*$", re.ASCII)
 MARKER: Final = pattern_of(r"\A\s*(?:>\s*)*(?:[-*+•‣▪◦●]\s+(?:\[[ xX]\]\s+)?)?")
 """Marker of a list item or a quotation."""

@@ -17,6 +17,8 @@ _MAX_LIST_CHARS = 700
 _MAX_HEADING_CHARS = 120
 """Length of a quoted heading; a longer one is a paragraph."""
 _COLONS = (":", "：")
+_AROUND = 300
+"""Characters before and after a place that show its language."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,7 @@ def split(chunk: str, heading: str = "", headings: Sequence[tuple[int, str]] = (
         headings: Heading paths of its parts, with the offset where each begins; empty if unknown.
     """
     chunk = _without_comments(chunk)
+    footnote = patterns.FOOTNOTE if _has_footnotes(chunk) else None
     blocks = _Blocks()
     offset = 0
     for line in chunk.splitlines(keepends=True):
@@ -186,6 +189,8 @@ def split(chunk: str, heading: str = "", headings: Sequence[tuple[int, str]] = (
             under = line if _FAMILIES.get(block.kind, block.kind) in ("list", "row") else ""
         for start, end in _spans(chunk, block):
             quoted = _quoted(chunk[start:end], block)
+            if footnote and block.kind not in ("code", "indented", "nested"):
+                quoted = footnote.sub("", quoted)
             if len(quoted) < 2 or patterns.LABEL_LIKE.search(quoted):
                 continue
             above = chunk[max(block.start, start - 250) : start]
@@ -217,6 +222,16 @@ def _without_comments(chunk: str) -> str:
     if end < 3:
         return chunk
     return patterns.COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), chunk[:end]) + chunk[end:]
+
+
+def _has_footnotes(chunk: str) -> bool:
+    """Return True if numbers in brackets after words are marks of footnotes, not indexes: argv[1]."""
+    marks = list(patterns.FOOTNOTE.finditer(chunk))
+    numbers = {int(mark[1]) for mark in marks}
+    before = (patterns.VARIABLE.search(chunk, max(0, mark.start() - 30), mark.start()) for mark in marks)
+    words = [word[0] for word in before if word]
+    is_series = not words or any(number + 1 in numbers for number in numbers)
+    return is_series and 0 not in numbers and len(words) == len(set(words))
 
 
 def _is_title(text: str, block: _Block, chunk: str, last: int) -> bool:
@@ -311,14 +326,14 @@ def _sentences(chunk: str, start: int, end: int) -> list[tuple[int, int]]:
         if in_code or patterns.ABBREVIATION.search(chunk, max(position, stop - 12), stop):
             continue
         after = chunk[match.end() : match.end() + 1]
+        if after.islower() and chunk[stop - 1] in ".!?…":
+            continue
         is_short = after.isdigit() and patterns.SHORT_WORD.search(chunk, max(position, stop - 6), stop)
         if is_short or (
             chunk[stop - 1] == "." and chunk[position : stop - 1].strip("*_").isalpha()
         ):  # "Max. 5 kg"
             continue
-        if patterns.ORDINAL.search(chunk, max(position, stop - 4), stop) and patterns.MONTH.match(
-            chunk, stop
-        ):
+        if is_ordinal(chunk, max(position, stop - 8), stop, chunk[max(0, stop - _AROUND) : stop + _AROUND]):
             continue
         if patterns.ITEM.fullmatch(chunk[position : match.end()]):  # "1." of a numbered item
             continue
@@ -326,6 +341,17 @@ def _sentences(chunk: str, start: int, end: int) -> list[tuple[int, int]]:
         spans.append((position, closing.end() if closing else stop))
         position = match.end()
     return [*spans, (position, end)] if position < end else spans
+
+
+def is_ordinal(text: str, start: int, end: int, sample: str) -> bool:
+    """Return True if the full stop before ``end`` makes a number an ordinal.
+
+    ``start`` is an offset before the number, ``sample`` a text around it that shows the language.
+    """
+    if not patterns.ORDINAL.search(text, start, end):
+        return False
+    marks = sum(1 for _ in patterns.ORDINAL_LANGUAGE.finditer(sample))
+    return marks * patterns.CHARS_PER_MARK > len(sample) or patterns.MONTH.match(text, end) is not None
 
 
 def _lines(chunk: str, block: _Block) -> list[tuple[int, int]]:

@@ -138,12 +138,22 @@ Parts: TypeAlias = dict[tuple[int, int], list[Piece]]
 """Pieces by their source's position and their part, in their order."""
 
 
+_KINDS = {
+    "step": patterns.STEPS,
+    "number": patterns.NUMERIC_QUESTION,
+    "name": patterns.NAME_QUESTION,
+    "reason": patterns.REASON_QUESTION,
+}
+"""What a query asks for, the first whose pattern it has."""
+
+
 class WeightedQuery:
     """Query with the weight of each of its words among the candidates."""
 
     def __init__(self, text: str, among: Sequence[Candidate]) -> None:
         self.text = text
         self.terms = all_terms(text)
+        self._asks_for = next((kind for kind, query in _KINDS.items() if query.search(text)), "")
         # Stems are English: forms of another language's word have their start in common.
         inflected = frozenset() if patterns.ENGLISH_QUERY.search(text) else self.terms
         self._starts = {term: term[: patterns.START] for term in inflected if len(term) >= patterns.START}
@@ -161,7 +171,7 @@ class WeightedQuery:
         self._identifiers = frozenset(filter(patterns.IDENTIFIER.match, self.terms))
         most_words = 3 * len(self._identifiers)
         parts = frozenset(map(stem, patterns.WORD.findall(" ".join(self._identifiers)))) - self._identifiers
-        if not (patterns.ENGLISH_QUERY.search(text) or patterns.NUMERIC_QUESTION.search(text)):
+        if not (patterns.ENGLISH_QUERY.search(text) or self._asks_for == "number"):
             words = patterns.WORD.findall(patterns.UNSPACED.sub(" ", text.lower()))
             written = chain.from_iterable(_acronyms(words, one.piece.text) for one in among)
             acronyms = (self.terms - parts) & frozenset(map(stem, written))
@@ -200,16 +210,15 @@ class WeightedQuery:
 
     def _answer_type(self, piece: Piece) -> float:
         """Return 1 if a piece is what the query asks for (a step, a number, a name, a reason), else 0."""
-        text = piece.text
-        if patterns.STEPS.search(self.text):
+        if self._asks_for == "step":
             return float(piece.kind == "step")
-        if patterns.NUMERIC_QUESTION.search(self.text):
-            return float(bool(patterns.NUMERIC_ANSWER.search(text)))
-        if patterns.NAME_QUESTION.search(self.text):
-            names = (word for word in patterns.WORD.findall(text)[1:] if word[0].isupper())
+        if self._asks_for == "number":
+            return float(bool(patterns.NUMERIC_ANSWER.search(piece.text)))
+        if self._asks_for == "name":
+            names = (word for word in patterns.WORD.findall(piece.text)[1:] if word[0].isupper())
             return float(any(name.casefold() not in self._words for name in names))
-        if patterns.REASON_QUESTION.search(self.text):
-            return float(bool(patterns.REASON_ANSWER.search(text)))
+        if self._asks_for == "reason":
+            return float(bool(patterns.REASON_ANSWER.search(piece.text)))
         return 0.5
 
     def headings(self, piece: Piece) -> list[str]:
@@ -217,7 +226,7 @@ class WeightedQuery:
 
         These have words of the query that no text has, or a number: the version and date of a release.
         """
-        wants_number = patterns.NUMERIC_QUESTION.search(self.text)
+        wants_number = self._asks_for == "number"
         needs_number = piece.heading or (wants_number and not patterns.NUMERIC_ANSWER.search(piece.text))
         headings: list[str] = []
         for heading in piece.path.split(" > "):

@@ -10,7 +10,9 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from vectorforge.llm.providers import patterns
 from vectorforge.llm.providers.extractive import NO_ANSWER
+from vectorforge.llm.providers.quotations import is_ordinal
 from vectorforge.llm.providers.words import terms
 from vectorforge.patterns import pattern_of
 from vectorforge.pipeline.citations.claims import (
@@ -63,11 +65,6 @@ _END = pattern_of(r"(?<=[.!?…])[\"'”’»)\]*_]{0,40}+(?=[\s\[])|[。！？]
 """End of a sentence after a full stop: a run of these is matched once."""
 _FENCE = pattern_of(r"[ \t]*```[^\n]*\n")
 _FULL_WIDTH = frozenset("。！？")
-_ABBREVIATION = pattern_of(
-    r"(?:\b(?:[A-Za-z]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Nos?|Nr|Art|Fig|Figs|Eq|Sec|Vol|Ch|pp|vs|cf|ca|approx|etc|al|Inc"
-    r"|Ltd|Co|Corp|bzw|inkl|e\.g|i\.e|z\.\s?B|d\.\s?h|U\.S|U\.K|a\.m|p\.m))\.$",
-    re.IGNORECASE,
-)
 _BLOCK = pattern_of(r"[ \t]*(?:\n|[-*+•>#|\[]|```|\d{1,3}[.)]\s)")
 _LONGEST_MARK = 16
 _LONGEST_SENTENCE = 4_000
@@ -383,11 +380,15 @@ def _is_end(text: str, start: int, end: int, *, is_whole: bool) -> bool | None:
         return True
     if not word and not is_known:
         return None
-    if _ABBREVIATION.search(text, begin, end):
+    if patterns.ABBREVIATION.search(text, begin, end):
         return False
     if _NUMBERED.search(text, begin, end):
         before = text[start:end] if end - start <= _LONGEST_OPENING else "x"
         if not before.rstrip(".").strip("0123456789 *#-\t\n"):
             return False  # "1." opens a list item
-        return word.casefold() not in MONTHS if is_known else None
+        if not is_known:
+            return None
+        return word.casefold() not in MONTHS and not is_ordinal(
+            text, begin, end, text[max(start, end - _CONTEXT_CHARS) : end]
+        )
     return True

@@ -1,0 +1,72 @@
+"""Sentences and choices of the extractive provider in languages other than English."""
+
+import pytest
+
+from tests.unit.extractive_answers import answer
+from vectorforge.llm.providers.quotations import split
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["猫在睡觉。", "“狗在跑！”", "鸟呢？"],
+        ["राम घर गया।", "वह सो गया।"],
+        ["هل تنام القطة؟", "نعم، تنام."],
+        ["Πού κοιμάται η γάτα;", "Στο κρεβάτι."],
+        ["ድመቷ የት ትተኛለች፧", "አልጋ ላይ።"],
+        ["Am 3. Oktober ist Feiertag, z. B. in Ulm.", "Danach nicht."],
+        ["Er stieg in die 2. Bundesliga auf.", "Der 1. FC Köln blieb dort."],
+        ["IV. Murad'ın ordusu 5. Süvari Kolordusu'yla bağlantı kurdu.", "Şehir alındı."],
+        ["It began after World War II.", "Room 12.", "The end, see fig. 3."],
+        ["Памятник на ул. Ленина весит около 5 тыс. тонн.", "Рядом парк им. Горького."],
+        ["Mind. 3 Personen nach Abs. 2 der Hausordnung.", "Max. Gewicht: 5 kg.", "See Art. 5 of it."],
+        ["แมวกำลังนอนหลับอยู่บนเตียงในห้องของเด็กผู้หญิงคนนั้น", "สุนัขวิ่งเล่นอยู่ในสวน"],
+    ],
+)
+def test_sentences_of_other_languages_are_split(sentences: list[str]) -> None:
+    assert [piece.text for piece in split(" ".join(sentences))] == sentences
+
+
+@pytest.mark.parametrize(
+    "query", ["Wie alt ist der Turm?", "Wie hoch ist der Turm?", "Wie viel Turm ist alt?"]
+)
+async def test_query_for_a_value_prefers_a_sentence_with_a_number(query: str) -> None:
+    text = "Der Turm ist alt und hoch, viel aus Stein. Der Turm ist alt und hoch, viel über 30 Meter."
+    assert (await answer(query, text)).startswith("Der Turm ist alt und hoch, viel über 30 Meter.")
+
+
+@pytest.mark.parametrize(
+    ("query", "first", "wanted"),
+    [
+        (
+            "En quelle année la tour fut-elle construite ?",
+            "La tour fut construite par le roi.",
+            "La tour fut construite en 1887.",
+        ),
+        ("Kule kaç yılında yapıldı?", "Kule kral için taştan yapıldı.", "Kule 1887 yılında taştan yapıldı."),
+        (
+            "В каком году построена башня?",
+            "Башня построена королём в городе.",
+            "Башня построена около 1887 года.",
+        ),
+        ("타워의 건설 연도는?", "타워의 건설 계획은 왕이 세웠다.", "타워의 건설 공사는 1887년에 끝났다."),
+        ("برج در چه سالی ساخته شد؟", "برج به دستور شاه ساخته شد.", "برج در حدود ۱۸۸۷ ساخته شد."),
+        (
+            "¿Quién construyó la torre?",
+            "La torre se construyó con piedra.",
+            "La torre la construyó el rey Alfonso.",
+        ),
+        (
+            "Pourquoi la tour est-elle fermée ?",
+            "La tour est fermée depuis mardi.",
+            "La tour est fermée en raison du vent.",
+        ),
+    ],
+)
+async def test_answer_has_what_a_query_of_its_language_asks_for(query: str, first: str, wanted: str) -> None:
+    assert (await answer(query, f"{first} {wanted}")).startswith(wanted)
+
+
+async def test_word_of_another_language_matches_its_forms() -> None:
+    text = "Die Mannschaft spielte in Bonn. Der Verteidiger der Mannschaft stammt aus Kiel."
+    assert (await answer("Wer war in der Mannschaft Verteidigung?", text)).startswith("Der Verteidiger")
