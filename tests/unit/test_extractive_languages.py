@@ -51,19 +51,11 @@ async def test_query_for_a_value_prefers_a_sentence_with_a_number(query: str) ->
         ),
         ("타워의 건설 연도는?", "타워의 건설 계획은 왕이 세웠다.", "타워의 건설 공사는 1887년에 끝났다."),
         ("برج در چه سالی ساخته شد؟", "برج به دستور شاه ساخته شد.", "برج در حدود ۱۸۸۷ ساخته شد."),
-        (
-            "¿Quién construyó la torre?",
-            "La torre se construyó con piedra.",
-            "La torre la construyó el rey Alfonso.",
-        ),
-        (
-            "Pourquoi la tour est-elle fermée ?",
-            "La tour est fermée depuis mardi.",
-            "La tour est fermée en raison du vent.",
-        ),
     ],
 )
-async def test_answer_has_what_a_query_of_its_language_asks_for(query: str, first: str, wanted: str) -> None:
+async def test_answer_has_the_number_that_a_query_of_its_language_asks_for(
+    query: str, first: str, wanted: str
+) -> None:
     assert (await answer(query, f"{first} {wanted}")).startswith(wanted)
 
 

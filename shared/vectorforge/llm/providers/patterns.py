@@ -96,18 +96,8 @@ NUMERIC_ANSWER: Final = pattern_of(
     r"|[一二三四五六七八九十百千万萬亿億两兩]+[年月日个個人次岁歲世种種名位]"
 )
 NAME_QUESTION: Final = pattern_of(
-    _words(
-        r"""
-        who whom whose where (?:what|which)_(?:city|country|state|person|team|company|school|university|name)
-        \Aqui (?:à|de|par|avec|pour)_qui où
-        quel(?:le)?_(?:ville|pays|région|personne|équipe|entreprise|école|université|nom)
-        quién(?:es)? d[óo]nde qué_(?:ciudad|país|estado|persona|equipo|empresa|escuela|universidad|nombre)
-        chi dove (?:che|quale)_(?:città|paese|stato|persona|squadra|azienda|scuola|università|nome)
-        quem onde (?:que|qual)_(?:cidade|país|estado|pessoa|equipe|empresa|escola|universidade|nome)
-        cine unde vem hvem kto gdzie kdo kde kuka missä кто кого кому кем где хто де ποι(?:ος|οι|ον) πού
-        kim\w* nere\w* siapa là_ai ai_là ở_đâu
-        """
-    ),
+    r"\b(?:who|whom|whose|where"
+    r"|(?:what|which) (?:city|country|state|person|team|company|school|university|name))\b",
     re.IGNORECASE,
 )
 PROCEDURE: Final = pattern_of(
@@ -129,24 +119,9 @@ ENGLISH_QUERY: Final = pattern_of(
 TECHNICAL_TERM: Final = pattern_of(r"[A-Z].*[A-Z]")
 """Word with several capital letters, such as an acronym."""
 VALUE: Final = pattern_of(r"\d+(?:[.,:]\d+)*|\b[A-Z]\w+|`[^`]+`")
-REASON_QUESTION: Final = pattern_of(
-    _words(
-        "why warum wieso weshalb pourquoi porqué perché waarom varför hvorfor dlaczego proč почему зачем чому"
-        " γιατί neden niçin لماذا چرا למה",
-        "为什 為什 为何 なぜ どうして 왜 क्यों ทำไม เพราะเหตุใด por_qu[eé] tại_sao vì_sao",
-    ),
-    re.IGNORECASE,
-)
+REASON_QUESTION: Final = pattern_of(r"\bwhy\b", re.IGNORECASE)
 REASON_ANSWER: Final = pattern_of(
-    _words(
-        r"""
-        because since due_to so_that caused? causes reasons? in_order_to therefore as_a_result
-        weil denn wegen aufgrund damit deshalb parce_qu\w* en_raison à_cause afin porque debido ya_que
-        poiché perché a_causa dovuto devido omdat eftersom fordi ponieważ protože потому из-за поскольку
-        επειδή διότι λόγω çünkü nedeniyle dolayı لأن\w* بسبب زیرا چون כי בגלל
-        """,
-        "因为 因為 由于 由於 ため から ので 때문 위해 क्योंकि कारण เพราะ เนื่องจาก vì bởi",
-    ),
+    r"\b(?:because|since|due to|so that|caused?|causes|reasons?|in order to|therefore|as a result)\b",
     re.IGNORECASE,
 )
 QUESTION: Final = pattern_of(r"[?？؟፧]\Z|[\u0370-\u03ff\u1f00-\u1fff][;\u037e]\Z|\u055e")
