@@ -144,7 +144,7 @@ _KINDS = {
     "name": patterns.NAME_QUESTION,
     "reason": patterns.REASON_QUESTION,
 }
-"""What a query asks for, the first whose pattern it has."""
+"""Kind of query -> its pattern; the first one that a query has counts."""
 
 
 class WeightedQuery:
@@ -153,7 +153,7 @@ class WeightedQuery:
     def __init__(self, text: str, among: Sequence[Candidate]) -> None:
         self.text = text
         self.terms = all_terms(text)
-        self._asks_for = next((kind for kind, query in _KINDS.items() if query.search(text)), "")
+        self._kind = next((kind for kind, query in _KINDS.items() if query.search(text)), "")
         # Stems are English: forms of another language's word have their start in common.
         inflected = frozenset() if patterns.ENGLISH_QUERY.search(text) else self.terms
         self._starts = {term: term[: patterns.START] for term in inflected if len(term) >= patterns.START}
@@ -171,7 +171,7 @@ class WeightedQuery:
         self._identifiers = frozenset(filter(patterns.IDENTIFIER.match, self.terms))
         most_words = 3 * len(self._identifiers)
         parts = frozenset(map(stem, patterns.WORD.findall(" ".join(self._identifiers)))) - self._identifiers
-        if not (patterns.ENGLISH_QUERY.search(text) or self._asks_for == "number"):
+        if not (patterns.ENGLISH_QUERY.search(text) or self._kind == "number"):
             words = patterns.WORD.findall(patterns.UNSPACED.sub(" ", text.lower()))
             written = chain.from_iterable(_acronyms(words, one.piece.text) for one in among)
             acronyms = (self.terms - parts) & frozenset(map(stem, written))
@@ -210,14 +210,14 @@ class WeightedQuery:
 
     def _answer_type(self, piece: Piece) -> float:
         """Return 1 if a piece is what the query asks for (a step, a number, a name, a reason), else 0."""
-        if self._asks_for == "step":
+        if self._kind == "step":
             return float(piece.kind == "step")
-        if self._asks_for == "number":
+        if self._kind == "number":
             return float(bool(patterns.NUMERIC_ANSWER.search(piece.text)))
-        if self._asks_for == "name":
+        if self._kind == "name":
             names = (word for word in patterns.WORD.findall(piece.text)[1:] if word[0].isupper())
             return float(any(name.casefold() not in self._words for name in names))
-        if self._asks_for == "reason":
+        if self._kind == "reason":
             return float(bool(patterns.REASON_ANSWER.search(piece.text)))
         return 0.5
 
@@ -226,7 +226,7 @@ class WeightedQuery:
 
         These have words of the query that no text has, or a number: the version and date of a release.
         """
-        wants_number = self._asks_for == "number"
+        wants_number = self._kind == "number"
         needs_number = piece.heading or (wants_number and not patterns.NUMERIC_ANSWER.search(piece.text))
         headings: list[str] = []
         for heading in piece.path.split(" > "):
