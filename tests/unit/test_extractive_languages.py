@@ -43,14 +43,14 @@ async def test_query_for_a_value_prefers_a_sentence_with_a_number(query: str) ->
             "La tour fut construite par le roi.",
             "La tour fut construite en 1887.",
         ),
-        ("Kule kaç yılında yapıldı?", "Kule kral için taştan yapıldı.", "Kule 1887 yılında taştan yapıldı."),
+        ("Kule kaç yılında yapıldı?", "Kule kral için yapıldı.", "Kule 1887 baharında yapıldı."),
         (
             "В каком году построена башня?",
             "Башня построена королём в городе.",
             "Башня построена около 1887 года.",
         ),
         ("타워의 건설 연도는?", "타워의 건설 계획은 왕이 세웠다.", "타워의 건설 공사는 1887년에 끝났다."),
-        ("برج در چه سالی ساخته شد؟", "برج به دستور شاه ساخته شد.", "برج در حدود ۱۸۸۷ ساخته شد."),
+        ("برج در چه سالی ساخته شد؟", "برج به دستور شاه ساخته شد.", "برج حدود ۱۸۸۷ ساخته شد."),
     ],
 )
 async def test_answer_has_the_number_that_a_query_of_its_language_asks_for(
