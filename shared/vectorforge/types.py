@@ -121,6 +121,9 @@ class Scan:
         return cls("index" if reason == "many" else "exact", reason)
 
 
+DEFAULT_DENSE_WEIGHT: Final = 0.5
+
+
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
     """Search settings of a collection; None: unchanged, or the default."""
@@ -157,8 +160,9 @@ class Collection:
     description: str = ""
     search_mode: SearchMode = SearchMode.HYBRID
     """Default search mode of queries."""
-    dense_weight: float = 0.5
-    """Weight of the score by vector in a hybrid search, 0 to 1; the score by words has the rest."""
+    dense_weight: float = DEFAULT_DENSE_WEIGHT
+    """Weight of the score by vector in a hybrid search, 0 to 1; the score by words has the rest. The
+    default one is lower where the model does not know the language, see ``vectorstore.search.fusion``."""
     language: str = "english"
     """Text search configuration of PostgreSQL for the chunks' words."""
     detect_language: bool = True

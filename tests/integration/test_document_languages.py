@@ -15,6 +15,11 @@ TEXTS = {
     "en": "Customers may return the devices within fourteen days. The houses take them for free.",
     "fr": "Les clients peuvent rendre les appareils dans les quatorze jours. Les maisons les reprennent.",
 }
+OTHER_TEXTS = {
+    "el": "Οι πελάτες μπορούν να επιστρέψουν τις συσκευές εντός δεκατεσσάρων ημερών χωρίς χρέωση.",
+    "vi": "Khách hàng có thể trả lại thiết bị trong vòng mười bốn ngày mà không mất phí nào cả.",
+    "zh": "客户可以在十四天内退回设备，不收取任何费用。商店会免费接收这些设备并退还全部款项。",
+}
 
 
 @pytest.fixture
@@ -80,3 +85,56 @@ async def test_documents_in_languages_that_the_model_was_not_trained_with_are_no
             notes.append((await client.get(path)).json()["language_note"])
         assert notes[0] is None
         assert notes[1].startswith('"returns" has documents in de, which are found by words')
+
+
+@pytest.mark.parametrize(
+    ("trained_on", "text", "query", "settings", "weight"),
+    [
+        (["en"], TEXTS["en"], "return devices", {}, 0.5),
+        (["en"], TEXTS["de"], "Geräte zurückgeben", {}, 0.3),
+        (["en"], "Geräte", "Geräte", {"language": "german"}, 0.3),
+        (["en"], TEXTS["en"], "return devices", {"language": "simple"}, 0.5),
+        (["en"], OTHER_TEXTS["el"], "επιστρέψουν συσκευές", {}, 0.1),
+        (["en"], OTHER_TEXTS["vi"], "trả lại thiết bị", {}, 0.3),
+        (["en"], OTHER_TEXTS["zh"], "USB 设备可以退回", {}, 0.1),
+        (["en"], TEXTS["de"], "Geräte zurückgeben", {"dense_weight": 0.4}, 0.4),
+        (["en", "de"], TEXTS["de"], "Geräte zurückgeben", {}, 0.5),
+    ],
+    ids=[
+        "known",
+        "foreign",
+        "named",
+        "unstemmed",
+        "script",
+        "vietnamese",
+        "chinese",
+        "own weight",
+        "two languages",
+    ],
+)
+async def test_vectors_of_an_english_model_weigh_less_in_other_languages(
+    app_url: str,
+    make_tenant: Callable[[], str],
+    tmp_path: Path,
+    trained_on: list[str],
+    text: str,
+    query: str,
+    settings: dict[str, object],
+    weight: float,
+) -> None:
+    tenant = make_tenant()
+    folder = embedding_folder(tmp_path, languages=trained_on)
+    async with live_api(settings_for(app_url, [tenant])) as api, api.client(tenant) as client:
+        api.application.embedding_registry.register(LocalEmbeddingProvider(folder=folder))
+        body = {"name": "returns", "embedding_provider": "local", **settings}
+        collection = (await client.post("/v1/collections", json=body)).json()["id"]
+        upload = [("files", ("returns.txt", text.encode(), "text/plain"))]
+        job = (await client.post(f"/v1/collections/{collection}/documents", files=upload)).json()["id"]
+        assert (await finished_job(client, job))["status"] == "succeeded"
+
+        found = await client.post(
+            "/v1/search", json={"query": query, "collection": collection, "min_score": -1}
+        )
+        [hit] = found.json()["results"]
+        by_words = 2 / 3
+        assert (by_words - hit["relevance"]) / (by_words - max(hit["score"], 0)) == pytest.approx(weight)

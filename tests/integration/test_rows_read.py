@@ -64,6 +64,7 @@ UNCALLED = {
     "enter_search": "likewise, with the version of one collection",
     "ensure_alternate_space": "makes a table",
     "note_erased_objects": "one erasure; files in S3",
+    "lexemes": "reads no table; it is part of the plans of its callers",
     "read_terms": "at most 500 chunks, then those behind them",
 }
 """Functions that the app, the log writer and the eraser may call, without a case, with reasons."""

@@ -136,6 +136,12 @@ class EmbeddingProviderRegistry:
         """Return the names, in the order of registration."""
         return list(self._providers)
 
+    def languages(self, collection: Collection) -> Sequence[str]:
+        """Return the languages of the training of the collection's model; empty: unknown, or many."""
+        if collection.embedding_provider not in self.list_providers():
+            return ()
+        return self.get(collection.embedding_provider).traits(collection.embedding_model).languages
+
     def language_note(self, collection: Collection, languages: Iterable[str | None]) -> str | None:
         """Return a note on documents that the collection's embedding model hardly understands.
 
@@ -146,9 +152,7 @@ class EmbeddingProviderRegistry:
         Returns:
             The languages and the remedy; None if the model knows all, or if what it knows is unknown.
         """
-        if collection.embedding_provider not in self.list_providers():
-            return None
-        known = self.get(collection.embedding_provider).traits(collection.embedding_model).languages
+        known = self.languages(collection)
         foreign = sorted({code for code in languages if code is not None and known and code not in known})
         if not foreign:
             return None

@@ -34,6 +34,7 @@ from vectorforge.retriever.choice import search_chosen
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
 from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, SearchMode, Vector
 from vectorforge.vectorstore.base import NearestChunks, VectorStore
+from vectorforge.vectorstore.search.fusion import dense_weight
 from vectorforge.vectorstore.validation import checked_integer
 
 if TYPE_CHECKING:
@@ -164,7 +165,9 @@ class HybridRetriever(BaseRetriever):
             self._store_for(request, collection).search,
             query_vector=vector,
             **_optional_arguments(request, mode),
-            dense_weight=collection.dense_weight,
+            dense_weight=dense_weight(
+                collection, request.query, self._embedding_registry.languages(collection)
+            ),
             filters=request.filters,
             metric=_metric(collection),
             collection_id=request.collection_id,

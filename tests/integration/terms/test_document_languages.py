@@ -90,6 +90,29 @@ async def test_stop_words_of_query_language_are_not_searched_in_others(store: St
     assert await found(store, "which of the houses were those") == [ENGLISH]
 
 
+async def test_forms_of_a_word_by_several_languages_weigh_as_one_word(store: Store) -> None:
+    for town in ("Πάτρας", "Λάρισας", "Δράμας", "Θήβας", "Αθήνας"):
+        await put(store, "el", f"Οι σχολές της {town} είναι δημόσιες.")
+    await put(store, None, "Οι σχολές της επαρχίας είναι ιδιωτικές.")
+    assert await languages(store) == ["english", "greek"]
+    first = (await found(store, "Είναι της Αθήνας οι σχολές;"))[0]
+    assert first == "Οι σχολές της Αθήνας είναι δημόσιες."
+
+
+async def test_word_of_query_and_context_counts_once(store: Store) -> None:
+    await put(store, "de", GERMAN)
+    await put(store, "en", ENGLISH)
+
+    async def score(**options: Any) -> float:
+        [hit] = await store.vectors.search(
+            query_vector=None, top_k=1, collection_id=store.id, metric=COSINE, query_text="Haus", **options
+        )
+        return hit.lexical_score or 0.0
+
+    assert await score(context_text="Haus") == await score()
+    assert await score(context_text="verkauft") > await score()
+
+
 async def test_collection_of_one_language_has_one_configuration(store: Store) -> None:
     await put(store, "de", GERMAN)
     await put(store, "de", "Kinder spielten im Garten.")
