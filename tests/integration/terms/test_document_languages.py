@@ -53,7 +53,9 @@ async def configurations(db: TenantDatabase) -> list[str]:
         ("tr", "turkish"),
         ("nb", "norwegian"),
         ("ko", "simple"),
-        ("pl", "simple"),
+        ("pl", "vectorforge.truncated"),
+        ("uk-UA", "vectorforge.truncated"),
+        ("vi", "simple"),
         ("zh", "english"),
         ("th", "english"),
         ("python", "english"),
@@ -81,6 +83,16 @@ async def test_mixed_collection_is_searched_in_every_language(store: Store, chec
     assert await found(store, "Haus verkaufen") == [GERMAN]  # the stems of Häuser and verkauft
     assert await found(store, "house") == [ENGLISH]
     assert await found(store, "maison vendue") == [FRENCH]
+
+
+async def test_words_of_language_without_stemmer_are_found_by_their_first_letters(store: Store) -> None:
+    text = "Siedzibą spółki Nowa-Huta S.A. jest Warszawa, numer KRS0000123456."
+    await put(store, "pl", text)
+    await put(store, "pl", "Warsztat samochodowy w Krakowie.")
+    assert (await found(store, "Jaka siedziba? Warszawska"))[0] == text
+    assert await found(store, "spółka") == [text]
+    assert await found(store, "KRS0000123456") == [text]
+    assert await found(store, "KRS0000999999") == []
 
 
 async def test_stop_words_of_query_language_are_not_searched_in_others(store: Store) -> None:

@@ -1,7 +1,47 @@
--- A word of a query in a collection of several languages has a form for each of them. Scored one by one, the form of a
+-- Two faults of collections in other languages than English.
+-- 1. Words of inflected languages that PostgreSQL cannot stem were searched for as they are written. They now count by
+-- their first five letters: nDCG@10 of words alone rises from .840 to .930 in Polish (382 questions of PoQuAD).
+-- 2. A word of a query in a collection of several languages has a form for each of them. Scored one by one, the form of a
 -- language that few documents have was rare, and weighed the most: one document of unknown language in a Greek
 -- collection came first for a third of the queries. The forms of a word now count as one word.
 SET LOCAL ROLE vectorforge_migrator;
+
+-- Words by their first five letters, which lexemes_with_places takes.
+CREATE TEXT SEARCH CONFIGURATION vectorforge.truncated (COPY = pg_catalog.simple);
+
+-- As in 0021, but for those languages.
+CREATE OR REPLACE FUNCTION vectorforge.text_config(fallback text, detect boolean, metadata jsonb) RETURNS text
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    own text := metadata ->> 'language';
+BEGIN
+    IF own IS NULL OR NOT coalesce(detect, fallback = 'english') THEN
+        RETURN fallback;
+    ELSIF own = 'en' THEN
+        RETURN 'english';
+    END IF;
+    own := lower(split_part(translate(own, '_', '-'), '-', 1));
+    own := coalesce('{
+        "ar": "arabic", "ca": "catalan", "da": "danish", "de": "german", "el": "greek", "en": "english",
+        "es": "spanish", "et": "estonian", "eu": "basque", "fi": "finnish", "fr": "french", "ga": "irish",
+        "hi": "hindi", "hu": "hungarian", "hy": "armenian", "id": "indonesian", "it": "italian", "lt": "lithuanian",
+        "nb": "norwegian", "ne": "nepali", "nl": "dutch", "nn": "norwegian", "no": "norwegian", "pt": "portuguese",
+        "ro": "romanian", "ru": "russian", "sr": "serbian", "sv": "swedish", "ta": "tamil", "tr": "turkish",
+        "yi": "yiddish"
+    }'::jsonb ->> own, own);
+    PERFORM FROM pg_ts_config WHERE cfgname = own AND cfgnamespace = 'pg_catalog'::regnamespace;
+    RETURN CASE
+        WHEN FOUND THEN own
+        -- endings, no prefixes: Slavic, Baltic, Turkic and other languages
+        WHEN own = ANY ('{az,be,bg,bs,cs,estonian,fa,gl,hr,is,ka,kk,ky,la,lv,mk,pl,serbian,sk,sl,sq,tt,uk,uz}')
+            THEN 'vectorforge.truncated'
+        WHEN own ~ '^[a-z]{2}$' AND own <> ALL ('{ja,km,lo,my,th,zh}') THEN 'simple'
+        ELSE fallback
+    END;
+END
+$$;
 
 -- As lexemes in 0021, with the place of the first occurrence, which is the same by every configuration, as it counts the
 -- words of the text; NULL for pairs of characters, each of which is a word by every configuration.
@@ -29,8 +69,15 @@ BEGIN
             text, format('[%s%s]+', CASE WHEN is_unspaced THEN unspaced ELSE '' END, punctuation), ' ', 'g'
         );
     END IF;
-    RETURN QUERY
-    SELECT w.lexeme, cardinality(w.positions), w.positions[1]::int FROM unnest(to_tsvector(config, words)) AS w;
+    IF config = 'vectorforge.truncated'::regconfig THEN
+        RETURN QUERY
+        SELECT CASE WHEN w.lexeme ~ '[0-9@./_-]' THEN w.lexeme ELSE left(w.lexeme, 5) END,
+               sum(cardinality(w.positions))::int, min(w.positions[1])::int
+        FROM unnest(to_tsvector(config, words)) AS w GROUP BY 1;
+    ELSE
+        RETURN QUERY
+        SELECT w.lexeme, cardinality(w.positions), w.positions[1]::int FROM unnest(to_tsvector(config, words)) AS w;
+    END IF;
     IF is_unspaced THEN
         RETURN QUERY
         SELECT substr(run.text, start, 2), count(*)::int, NULL::int
