@@ -41,7 +41,8 @@ class SearchSettingsFields(RequestBody):
         default=None,
         ge=0,
         le=1,
-        description="Weight of the vector score in a hybrid search; words have the rest.",
+        description="Weight of the vector score in a hybrid search; words have the rest. The default, 0.5, "
+        "is lower for languages that an English embedding model does not know.",
     )
     language: str | None = Field(
         default=None,
