@@ -1,8 +1,8 @@
 """Parameters of routes: the application, the tenant's services, page limits, bodies, checks of settings."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, TypeVar
 from urllib.parse import unquote
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from starlette.types import Message, Receive
 
 from vectorforge.api.request_state import RequestState, invocation_time_s, is_native
 from vectorforge.api.schemas import (
+    MAX_FILTERS_BYTES,
     MAX_NAME_CHARS,
     MAX_OFFSET,
     MAX_PAGE,
@@ -24,11 +25,13 @@ from vectorforge.api.schemas import (
     storable,
 )
 from vectorforge.bootstrap import Application, TenantServices
+from vectorforge.db.repositories.paging import SqlCondition
 from vectorforge.deadline import Deadline
 from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.errors import AuthenticationError, FilterError, InvalidInputError, NotFoundError
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.types import Principal
+from vectorforge.vectorstore.filters.documents import condition_on_documents
 
 T = TypeVar("T")
 
@@ -214,17 +217,28 @@ def receive_once(body: bytes) -> Receive:
     return receive
 
 
-def parse_query_filters(kind: TypeAdapter[T], text: str) -> T:
-    """Parse the query parameter ``filters``, which has the JSON that bodies have as an object.
+def document_filter(
+    kind: TypeAdapter[T], condition: Callable[[T], Mapping[str, Any]], *, description: str, example: str
+) -> Callable[..., Awaitable[SqlCondition]]:
+    """Return the dependency for the query parameter ``filters``, the JSON that bodies have as an object.
 
-    Raises:
-        FilterError: It is not JSON.
-        RequestValidationError: It is no value of this kind.
+    It raises FilterError unless that is JSON, and RequestValidationError unless it is of this kind.
     """
-    try:
-        return kind.validate_json(text)
-    except ValidationError as exc:
-        if exc.errors()[0]["type"] == "json_invalid":
-            raise FilterError("filters must be a JSON object.", field="filters") from None
-        errors = [{**error, "loc": ("query", "filters", *error["loc"])} for error in exc.errors()]
-        raise RequestValidationError(errors) from None
+
+    async def read(
+        filters: Annotated[
+            str | None, Query(max_length=MAX_FILTERS_BYTES, description=description, examples=[example])
+        ] = None,
+    ) -> SqlCondition:
+        if filters is None:
+            return condition_on_documents(None)
+        try:
+            parsed = kind.validate_json(filters)
+        except ValidationError as exc:
+            if exc.errors()[0]["type"] == "json_invalid":
+                raise FilterError("filters must be a JSON object.", field="filters") from None
+            errors = [{**error, "loc": ("query", "filters", *error["loc"])} for error in exc.errors()]
+            raise RequestValidationError(errors) from None
+        return condition_on_documents(condition(parsed))
+
+    return read

@@ -1,11 +1,10 @@
 """``/v1/profiles/{profile_id}``: rows and documents of one profile, searches and answers from it alone."""
 
-import json
 import time
 from typing import Annotated, Any, Self
 
 from fastapi import APIRouter, Path, Request, Response
-from pydantic import AfterValidator, BaseModel, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 from vectorforge.api import schemas
 from vectorforge.api.admin.erasures import ERASURE_RESPONSES, ErasureBody, erase
@@ -34,14 +33,7 @@ MAX_ROW_BYTES = 64 * 1024
 MAX_TEXT_CHARS = 1_000_000
 MAX_CONTEXT_CHARS = 100_000
 
-
-def _small(row: dict[str, Any]) -> dict[str, Any]:
-    if len(json.dumps(row)) > MAX_ROW_BYTES:
-        raise ValueError(f"a row must be at most {MAX_ROW_BYTES} bytes of JSON")
-    return row
-
-
-ProfileRow = Annotated[dict[str, Any], AfterValidator(_small)]
+ProfileRow = Annotated[dict[str, Any], schemas.at_most(MAX_ROW_BYTES, "a row")]
 Rows = Annotated[list[ProfileRow], Field(max_length=MAX_ROWS)]
 
 

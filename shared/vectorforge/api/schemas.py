@@ -108,7 +108,9 @@ def storable(value: Any, depth: int = 0, limit: int = MAX_JSON_DEPTH) -> Any:
     return value
 
 
-def _at_most(limit: int, what: str) -> Any:
+def at_most(limit: int, what: str) -> Any:
+    """Return the validator of an object whose JSON has a limited size."""
+
     def check(value: dict[str, Any]) -> dict[str, Any]:
         if len(json.dumps(value)) > limit:
             raise ValueError(f"{what} must be at most {limit} bytes of JSON")
@@ -148,14 +150,14 @@ MinVersion = Annotated[
 ]
 Filters = Annotated[
     dict[str, Any],
-    _at_most(MAX_FILTERS_BYTES, "filters"),
+    at_most(MAX_FILTERS_BYTES, "filters"),
     Field(
         description="Conditions on the documents' metadata, all of which must hold: a plain value means "
         "equality, an object may use $eq $ne $gt $gte $lt $lte $in $nin $exists $contains $and $or $not.",
         examples=[{"category": "technology"}, {"year": {"$gte": 2024}}],
     ),
 ]
-Metadata = Annotated[dict[str, Any], _at_most(MAX_METADATA_BYTES, "metadata")]
+Metadata = Annotated[dict[str, Any], at_most(MAX_METADATA_BYTES, "metadata")]
 ProviderName = Annotated[str, Field(min_length=1, max_length=100)]
 ModelName = Annotated[str, Field(min_length=1, max_length=200)]
 ProfileId = Annotated[

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import AsyncIterator
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, TypeAdapter
 
@@ -19,8 +19,8 @@ from vectorforge.api.dependencies import (
     PartsLimit,
     Tenant,
     deadline_of,
+    document_filter,
     existing,
-    parse_query_filters,
 )
 from vectorforge.api.error_schemas import problems
 from vectorforge.api.native.document_schemas import (
@@ -35,34 +35,26 @@ from vectorforge.api.native.document_schemas import (
 )
 from vectorforge.api.native.document_uploads import REQUEST_BODY, read_job_items
 from vectorforge.api.native.jobs import JobWithDocuments
-from vectorforge.api.schemas import MAX_FILTERS_BYTES, MAX_PARTS
+from vectorforge.api.schemas import MAX_PARTS
 from vectorforge.bootstrap import TenantServices
 from vectorforge.db.repositories.document_repo import Document
 from vectorforge.db.repositories.paging import SqlCondition
 from vectorforge.erasure.repo import Subject
 from vectorforge.ingestion.language import language_of
-from vectorforge.vectorstore.filters.documents import condition_on_documents
 
 router = APIRouter(prefix="/v1", tags=["documents"])
 
-_FILTERS: Final = TypeAdapter(dict[str, Any])
-
-
-async def _read_filters(
-    filters: Annotated[
-        str | None,
-        Query(
-            max_length=MAX_FILTERS_BYTES,
+FilteredDocuments = Annotated[
+    SqlCondition,
+    Depends(
+        document_filter(
+            TypeAdapter(dict[str, Any]),
+            lambda filters: filters,
             description="JSON of a condition on the documents' metadata, as `filters` of a query.",
-            examples=['{"year": {"$gte": 2024}}'],
-        ),
-    ] = None,
-) -> SqlCondition:
-    parsed = None if filters is None else parse_query_filters(_FILTERS, filters)
-    return condition_on_documents(parsed)
-
-
-FilteredDocuments = Annotated[SqlCondition, Depends(_read_filters)]
+            example='{"year": {"$gte": 2024}}',
+        )
+    ),
+]
 
 
 async def _find_document(tenant: TenantServices, document_id: UUID) -> Document:

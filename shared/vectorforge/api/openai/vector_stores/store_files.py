@@ -4,7 +4,7 @@ https://developers.openai.com/api/reference/resources/vector_stores/subresources
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID, uuid4
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -14,8 +14,8 @@ from vectorforge.api.dependencies import (
     AdmittedTenant,
     ApplicationDep,
     Tenant,
+    document_filter,
     existing,
-    parse_query_filters,
 )
 from vectorforge.api.error_schemas import openai_problems
 from vectorforge.api.native.documents import text_in_parts
@@ -34,31 +34,22 @@ from vectorforge.api.openai.vector_stores.file_schemas import (
 )
 from vectorforge.api.openai.vector_stores.files import delete_stored_file, find_file
 from vectorforge.api.openai.vector_stores.store_schemas import TextContent
-from vectorforge.api.schemas import MAX_FILTERS_BYTES
 from vectorforge.bootstrap import Application, TenantServices
 from vectorforge.db.repositories.job_types import IngestionJob
 from vectorforge.db.repositories.paging import SqlCondition
 from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError
-from vectorforge.vectorstore.filters.documents import condition_on_documents
 
-_FILTERS: Final = TypeAdapter(AttributeFilter)
-
-
-async def _read_filters(
-    filters: Annotated[
-        str | None,
-        Query(
-            max_length=MAX_FILTERS_BYTES,
+FilteredFiles = Annotated[
+    SqlCondition,
+    Depends(
+        document_filter(
+            TypeAdapter(AttributeFilter),
+            AttributeFilter.translated,
             description="JSON of a filter as the search takes it. Not in OpenAI's own API.",
-            examples=['{"type": "gte", "key": "year", "value": 2024}'],
-        ),
-    ] = None,
-) -> SqlCondition:
-    parsed = None if filters is None else parse_query_filters(_FILTERS, filters).translated()
-    return condition_on_documents(parsed)
-
-
-FilteredFiles = Annotated[SqlCondition, Depends(_read_filters)]
+            example='{"type": "gte", "key": "year", "value": 2024}',
+        )
+    ),
+]
 _Status = Annotated[
     Literal["in_progress", "completed", "failed", "cancelled"] | None,
     Query(alias="filter", description="Documents that were not attached as files are always completed."),
