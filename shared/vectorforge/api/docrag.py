@@ -17,14 +17,8 @@ from vectorforge.api.answers import (
     Usage,
     numbered_sources,
 )
-from vectorforge.api.dependencies import ApplicationDep, Tenant
-from vectorforge.api.querying import (
-    QueryRoute,
-    SurfaceQuery,
-    answer_responses,
-    check_config,
-    requested_collection,
-)
+from vectorforge.api.dependencies import ApplicationDep
+from vectorforge.api.querying import QueryRoute, answer_request, answer_responses, requested_collection
 from vectorforge.api.schemas import (
     NO_SETTINGS,
     CollectionReference,
@@ -119,13 +113,8 @@ router = APIRouter(prefix="/v1", tags=["query"], route_class=QueryRoute)
     "/docrag/query", response_model=DocRagQueryResponse | DryRunResponse, responses=answer_responses()
 )
 async def docrag_query(
-    request: Request, body: DocRagQueryRequest, application: ApplicationDep, tenant: Tenant
+    request: Request, body: DocRagQueryRequest, application: ApplicationDep
 ) -> Response | DocRagQueryResponse | DryRunResponse:
     """Answer a query from documentation. The model returns JSON; a stream has its answer as text."""
-    config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
-    check_config(application, config, _NAMES)
     collection = requested_collection(application, body.collection, preferred=DEFAULT_COLLECTION)
-    query = SurfaceQuery(request, body.query, collection, config)
-    if body.dry_run:
-        return await query.dry_run()
-    return await query.answer(DocRagQueryResponse.of, stream=body.stream, resumable=body.resumable)
+    return await answer_request(request, body, collection, body.config, DocRagQueryResponse.of, names=_NAMES)

@@ -1,6 +1,7 @@
 """``/v1/profiles/{profile_id}``: rows and documents of one profile, searches and answers from it alone."""
 
 import time
+from functools import partial
 from typing import Annotated, Any, Self
 
 from fastapi import APIRouter, Path, Request, Response
@@ -13,7 +14,7 @@ from vectorforge.api.dependencies import AdmittedTenant, ApplicationDep, Tenant,
 from vectorforge.api.error_schemas import ANSWER_PROBLEMS, problems
 from vectorforge.api.native.rag import CollectionQueryRequest, CollectionQueryResponse
 from vectorforge.api.native.search import SearchResult
-from vectorforge.api.querying import QueryRoute, SurfaceQuery, answer_responses, check_config
+from vectorforge.api.querying import QueryRoute, answer_request, answer_responses
 from vectorforge.api.schemas import MAX_QUERY_CHARS, Body, Filters, Metadata, RequestBody
 from vectorforge.bootstrap import TenantServices
 from vectorforge.erasure.repo import Subject
@@ -254,19 +255,13 @@ async def search_profile(
 
 
 async def query_profile(
-    request: Request,
-    profile_id: ProfileInPath,
-    body: ProfileQueryRequest,
-    application: ApplicationDep,
-    tenant: Tenant,
+    request: Request, profile_id: ProfileInPath, body: ProfileQueryRequest, tenant: Tenant
 ) -> Response | CollectionQueryResponse | DryRunResponse:
     """Answer a query from a profile, with sources and citations."""
-    config = body.config_for(profile_id, tenant.choose_variant(body.variant, body.conversation_id))
-    check_config(application, config, {})
-    query = SurfaceQuery(request, body.query, tenant.profiles.choice, config)
-    if body.dry_run:
-        return await query.dry_run()
-    return await query.answer(CollectionQueryResponse.of, stream=body.stream, resumable=body.resumable)
+    config_of = partial(body.config_for, profile_id)
+    return await answer_request(
+        request, body, tenant.profiles.choice, config_of, CollectionQueryResponse.of, names={}
+    )
 
 
 router.add_api_route(

@@ -20,6 +20,7 @@ from vectorforge.api.dependencies import (
 )
 from vectorforge.api.error_schemas import ANSWER_PROBLEMS
 from vectorforge.api.request_state import STORED_RESPONSE_KEY, RequestState
+from vectorforge.api.schemas import QueryRequest
 from vectorforge.api.streaming.sse import EventEncoder, QueryEventEncoder, event_stream_content
 from vectorforge.api.streaming.stream import OpenedQuery, QueryEventResponse, cancelled_on_disconnect
 from vectorforge.bootstrap import Application, TenantServices
@@ -27,6 +28,7 @@ from vectorforge.deadline import Deadline, off_event_loop, time_limit
 from vectorforge.errors import NotFoundError
 from vectorforge.pipeline.stopping import StopSignal
 from vectorforge.pipeline.types import QueryConfig, QueryResult
+from vectorforge.pipeline.variants import Variant
 from vectorforge.retriever.base import CollectionChoice
 from vectorforge.types import Collection
 from vectorforge.vectorstore.filters.parse import parse
@@ -187,16 +189,6 @@ class SurfaceQuery:
             )
         return await off_event_loop(len(result.answer), lambda: encode_whole(result))
 
-    async def dry_run(self) -> DryRunResponse:
-        """Return the request that the model would get, which is not sent.
-
-        Raises:
-            VectorForgeError: The search failed, or a model would have to be called first.
-        """
-        service, deadline = tenant_services_of(self.request).query_service, deadline_of(self.request)
-        dry_run = await service.dry_run(self.text, self.collection, self.config, deadline=deadline)
-        return DryRunResponse.of(dry_run)
-
     async def stream(
         self, encoder: QueryEventEncoder | None, *, with_sources: bool = True, resumable: bool = False
     ) -> Response:
@@ -239,3 +231,35 @@ class SurfaceQuery:
         if "no-cache" in (directive.strip() for directive in directives):
             return replace(self.config, use_cache=False)
         return self.config
+
+
+async def answer_request(
+    request: Request,
+    body: QueryRequest,
+    collection: CollectionChoice,
+    config_of: Callable[[Variant | None], QueryConfig],
+    encode_whole: Callable[[QueryResult], T],
+    *,
+    names: Mapping[str, str],
+    with_sources: bool = True,
+) -> Response | T | DryRunResponse:
+    """Answer a request in this project's own format: whole, as events, or with the request for the model.
+
+    ``config_of`` makes the settings of the body with a variant; ``names`` are those of ``check_config``, the
+    other arguments those of ``SurfaceQuery.answer``.
+
+    Raises:
+        VectorForgeError: A setting is invalid, or the query failed before its answer began.
+    """
+    tenant = tenant_services_of(request)
+    config = config_of(tenant.choose_variant(body.variant, body.conversation_id))
+    check_config(application_of(request), config, names)
+    if body.dry_run:
+        dry_run = await tenant.query_service.dry_run(
+            body.query, collection, config, deadline=deadline_of(request)
+        )
+        return DryRunResponse.of(dry_run)
+    query = SurfaceQuery(request, body.query, collection, config)
+    return await query.answer(
+        encode_whole, stream=body.stream, with_sources=with_sources, resumable=body.resumable
+    )

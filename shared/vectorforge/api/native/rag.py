@@ -18,14 +18,8 @@ from vectorforge.api.answers import (
     Usage,
     numbered_sources,
 )
-from vectorforge.api.dependencies import CollectionInPath, application_of, tenant_services_of
-from vectorforge.api.querying import (
-    QueryRoute,
-    SurfaceQuery,
-    answer_responses,
-    check_config,
-    requested_collection,
-)
+from vectorforge.api.dependencies import CollectionInPath, application_of
+from vectorforge.api.querying import QueryRoute, answer_request, answer_responses, requested_collection
 from vectorforge.api.request_state import RequestState
 from vectorforge.api.schemas import (
     NO_SETTINGS,
@@ -155,21 +149,17 @@ _RESPONSES = answer_responses(" With `dry_run: true` the request for the model, 
 @router.post("/rag/query", response_model=RAGQueryResponse | DryRunResponse, responses=_RESPONSES)
 async def rag_query(request: Request, body: RAGQueryRequest) -> Response | RAGQueryResponse | DryRunResponse:
     """Answer a query from the default collection (or the one named), with citations."""
-    application, tenant = application_of(request), tenant_services_of(request)
     RequestState.of(request.scope).problem_prefix = RAG_QUERY_ERROR_PREFIX
-    config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
-    check_config(application, config, _RAG_NAMES)
-    collection = requested_collection(application, body.collection)
-    query = SurfaceQuery(request, body.query, collection, config)
-    if body.dry_run:
-        return await query.dry_run()
     wants_context = body.include_context is not False  # null selects the default, True
     without_context = {} if wants_context else {"context": None}
-    return await query.answer(
+    return await answer_request(
+        request,
+        body,
+        requested_collection(application_of(request), body.collection),
+        body.config,
         lambda result: RAGQueryResponse.of(result, **without_context),
-        stream=body.stream,
+        names=_RAG_NAMES,
         with_sources=wants_context,
-        resumable=body.resumable,
     )
 
 
@@ -182,10 +172,5 @@ async def collection_query(
     request: Request, collection_id: CollectionInPath, body: CollectionQueryRequest
 ) -> Response | CollectionQueryResponse | DryRunResponse:
     """Answer a query from this collection, with sources and citations."""
-    application, tenant = application_of(request), tenant_services_of(request)
-    config = body.config(tenant.choose_variant(body.variant, body.conversation_id))
-    check_config(application, config, {})
-    query = SurfaceQuery(request, body.query, CollectionChoice((collection_id,)), config)
-    if body.dry_run:
-        return await query.dry_run()
-    return await query.answer(CollectionQueryResponse.of, stream=body.stream, resumable=body.resumable)
+    collection = CollectionChoice((collection_id,))
+    return await answer_request(request, body, collection, body.config, CollectionQueryResponse.of, names={})
