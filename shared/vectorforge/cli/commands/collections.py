@@ -154,14 +154,8 @@ def set_collection(
 @session_command
 def show(context: CommandContext, name: NameArgument) -> None:
     """Show one collection."""
-
-    async def work(session: Session) -> Collection:
-        target = await session.collection(name)
-        # Only the list includes counts of documents and chunks.
-        return next((c for c in await session.services.collections.list() if c.id == target.id), target)
-
     context.show(
-        context.run(work),
+        context.run(lambda session: session.collection(name)),
         _as_body,
         lambda terminal, collection: terminal.table(
             ["Setting", "Value"], list(_as_body(collection).model_dump(mode="json").items())

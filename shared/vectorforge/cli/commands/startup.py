@@ -54,13 +54,9 @@ async def serve_laptop(
             logging.getLogger("psycopg").setLevel(logging.ERROR if setup.embedded else logging.WARNING)
             if server.auth == "api_key":  # several clients may send requests
                 access_log.logger.setLevel(logging.INFO)
-            collections = await session.services.collections.list()  # with its counts
-            chosen = next(
-                (c for c in collections if collection is not None and c.id == collection.id), collection
-            )
             infos = session.application.llm_registry.infos()
             provider = next((info for info in infos if info.is_default), None)
-            _announce(terminal, setup, url, chosen, provider, sample_files=len(files))
+            _announce(terminal, setup, url, collection, provider, sample_files=len(files))
             started.set()
 
         async def ingest_sample() -> None:
