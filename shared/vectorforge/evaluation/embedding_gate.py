@@ -86,25 +86,13 @@ class EmbeddingGate:
         self._collection = collection
         self._reads: ModelComparison = services.model_changes.comparison(collection.id)
 
-    async def compare(
-        self,
-        switch: EmbeddingSwitch,
-        questions: Sequence[Question] | None = None,
-        thresholds: GateThresholds | None = None,
+    async def _compare(
+        self, switch: EmbeddingSwitch, questions: Sequence[Question] | None, thresholds: GateThresholds
     ) -> GateResult:
-        """Compare a change that is not switched yet on questions; None: the latest 100 queries.
-
-        Raises:
-            InvalidInputError: There is no question, there are more than 1,000, or a source fits several
-                documents.
-            ConflictError: The change is not ready.
-            EmbeddingError: A question could not be embedded.
-        """
         if switch.state is not SwitchState.READY:
             raise ConflictError(
                 f"The change is {switch.state.value}; the models are compared when it is ready."
             )
-        thresholds = thresholds or GateThresholds()
         if questions is None:
             texts = await self._reads.logged_questions(LOGGED_QUESTIONS)
             questions = [Question(str(number), text) for number, text in enumerate(texts)]
@@ -134,33 +122,35 @@ class EmbeddingGate:
         )
 
     async def switch(
-        self, questions: Sequence[Question] | None = None, thresholds: GateThresholds | None = None
+        self, questions: Sequence[Question] | None, thresholds: GateThresholds
     ) -> tuple[EmbeddingSwitch, GateResult]:
         """Compare the models, and let the new one answer if it passes.
 
         Raises:
             NotFoundError: No change is open.
             EmbeddingSwitchRefusedError: The new model does not pass; its text has the figures.
-            VectorForgeError: As ``compare``, or as ``EmbeddingSwitchRepository.switch``.
+            VectorForgeError: As ``measure``, or as ``EmbeddingSwitchRepository.switch``.
         """
-        switches = self._services.model_changes.stored
         result = await self.measure(questions, thresholds)
         if result.reason is not None:
             raise EmbeddingSwitchRefusedError(result.reason)
-        return await switches.switch(self._collection.id), result
+        return await self._services.model_changes.stored.switch(self._collection.id), result
 
-    async def measure(
-        self, questions: Sequence[Question] | None = None, thresholds: GateThresholds | None = None
-    ) -> GateResult:
-        """Compare the models of the collection's change, and store the result with it.
+    async def measure(self, questions: Sequence[Question] | None, thresholds: GateThresholds) -> GateResult:
+        """Compare the models of the collection's change on questions, and store the result with it.
+
+        None instead of questions: the latest 100 queries.
 
         Raises:
             NotFoundError: No change is open.
-            VectorForgeError: As ``compare``.
+            InvalidInputError: There is no question, there are more than 1,000, or a source fits several
+                documents.
+            ConflictError: The change is not ready, or is switched already.
+            EmbeddingError: A question could not be embedded.
         """
         switches = self._services.model_changes.stored
         change = await switches.get(self._collection.id)
-        result = await self.compare(change, questions, thresholds)
+        result = await self._compare(change, questions, thresholds)
         record = {**asdict(result), "passed": result.passed}
         await switches.store_gate(self._collection.id, change.id, record)
         return result
