@@ -21,13 +21,13 @@ _TURNS = 3
 _TURN_CHARS = 200
 """Start of a turn, and of the answer that a query is compared with: a long one has a word of any query."""
 _TURN_WORDS = 6
-"""Content words of one turn, and of the last answer: more would outweigh the query's own."""
+"""Content words of one turn, and of the last answer: more would outweigh the query's own. A pair of
+characters of a script without spaces counts as half of one."""
 _FEW_WORDS = 3
 """Words, and characters of a script without spaces, of a query too short to stand alone."""
 _FEW_CHARS = 6
 _FEW_CONTENT_WORDS = 2
-"""Content words of a query that may leave its subject out without pointing at it: "Can speed be limited?".
-A pointing one has one more. A longer one may point at its own words: "What is NAT, and how is it set?"."""
+"""Content words of a query that may leave its subject out without pointing at it: "Can speed be limited?"."""
 
 _POINTERS = frozenset(
     """
@@ -92,6 +92,7 @@ _COMPARISON = pattern_of(
 _LETTERS = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 _SYLLABLES = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _UNSPACED = pattern_of(f"[{_LETTERS}{_SYLLABLES}]")
+_PAIR = pattern_of(f"[{_SYLLABLES}]")
 _CONTENT_WORD = pattern_of(rf"[{_LETTERS}]{{1,8}}|[{_SYLLABLES}]{{1,2}}|[^\W_{_LETTERS}{_SYLLABLES}]+")
 """Word; of scripts without spaces about one, as a run is often a sentence."""
 _ARABIC_AND = pattern_of(r"\W*و\w")
@@ -179,7 +180,14 @@ def expand(query: str, messages: Sequence[HistoryMessage]) -> Expansion | None:
 
 def _new_words(text: str, seen: set[str]) -> list[str]:
     """Return the first content words with terms that are not in ``seen``, and add these."""
-    words = [word for word, found in _content(text) if not found <= seen][:_TURN_WORDS]
+    words, left = [], float(_TURN_WORDS)
+    for word, found in _content(text):
+        if found <= seen:
+            continue
+        left -= 0.5 if _PAIR.match(word) else 1
+        if left < 0:
+            break
+        words.append(word)
     seen.update(*map(terms, words))
     return words
 
@@ -194,7 +202,7 @@ def _latest(earlier: Sequence[str]) -> Iterator[str]:
 
 def _is_related(query: str, texts: Iterable[str]) -> bool:
     own = [found for _, found in _content(query[:_READ_CHARS])]
-    if len(own) <= _FEW_CONTENT_WORDS + (not stands_alone(query)):
+    if len(own) <= _FEW_CONTENT_WORDS or not stands_alone(query):
         return True
     known = frozenset[str]().union(*map(terms, texts))
     return any(found & known for found in own)
