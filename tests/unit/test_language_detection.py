@@ -55,6 +55,22 @@ def test_chinese_with_latin_names_is_chinese() -> None:
     assert detect_language("PostgreSQL 数据库 " + TEXTS["zh"] + " Dolby Digital MPEG") == "zh"
 
 
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Τα Gymnasien είναι σχολεία της δευτεροβάθμιας εκπαίδευσης στη Γερμανία.", "el"),
+        ("Η Αθήνα είναι πόλη.", "el"),
+        ("서울은 한국의 수도이다", "ko"),
+        ("ราคาสินค้าวันนี้", "th"),
+        ("თბილისი საქართველოს დედაქალაქია", "ka"),
+        ("The angles α, β, γ and δ of the triangle are given.", None),
+        ("α β γ δ ε", None),
+    ],
+)
+def test_script_of_one_language_tells_it_also_in_short_texts(text: str, language: str | None) -> None:
+    assert detect_language(text) == language
+
+
 def test_given_language_is_not_replaced() -> None:
     assert with_language({"language": "fr"}, TEXTS["de"]) == {"language": "fr"}
     assert with_language({"team": "hr"}, TEXTS["de"]) == {"team": "hr", "language": "de"}

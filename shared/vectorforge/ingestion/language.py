@@ -5,6 +5,8 @@ https://github.com/google/cld3; docs/decisions/ingestion.md compares the librari
 
 import logging
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +35,27 @@ _MODEL_CHARS: Final = 400
 95 languages it names 12,616 with these, 12,623 with all, and one differently."""
 _LEAST_WORDS: Final = 10
 """Words that the model reads at least; in scripts without blanks each is a phrase."""
+_OF_SCRIPT: Final = {
+    "ARMENIAN": "hy",
+    "GEORGIAN": "ka",
+    "GREEK": "el",
+    "GUJARATI": "gu",
+    "GURMUKHI": "pa",
+    "HANGUL": "ko",
+    "KANNADA": "kn",
+    "KHMER": "km",
+    "LAO": "lo",
+    "MALAYALAM": "ml",
+    "MYANMAR": "my",
+    "ORIYA": "or",
+    "SINHALA": "si",
+    "TAMIL": "ta",
+    "TELUGU": "te",
+    "THAI": "th",
+}
+"""Languages whose script hardly any other one has, by the first word of its letters' names in Unicode."""
+_LEAST_SHARE_OF_SCRIPT: Final = 0.8
+_LEAST_LETTERS_OF_SCRIPT: Final = 10
 # Words between blanks, with the punctuation that a sentence has: neither code, nor numbers, nor addresses.
 _WORD: Final = re.compile(r"(?<!\S)[\"'(«„“‘¿¡]*[^\W\d_][^\s!-&(-,./0-@\[-`{-\x7f]*[\"').,;:!?]*(?!\S)")
 _SYLLABLES: Final = re.compile(
@@ -65,6 +88,8 @@ def detect_language(text: str) -> str | None:
         without such a code, or if CLD3 is not installed (extra ``ingest``).
     """
     sample = _sample(text)
+    if language := _language_of_script(sample):
+        return language
     syllables, words = _SYLLABLES.findall(sample), _WORD.findall(sample)
     letters = sum(map(len, words))
     if sum(map(len, syllables)) >= max(_LEAST_SYLLABLES, letters // _LETTERS_PER_SYLLABLE):
@@ -85,6 +110,18 @@ def _sample(text: str) -> str:
         return text
     step = len(text) // _SAMPLES
     return "\n".join(text[start : start + _SAMPLE_CHARS] for start in range(0, step * _SAMPLES, step))
+
+
+def _language_of_script(sample: str) -> str | None:
+    """Return the language that the script tells; CLD3 takes Greek with a German name for Welsh."""
+    if sample.isascii():
+        return None
+    letters = [letter for letter in sample if letter.isalpha()]
+    read = letters[:: 1 + len(letters) // _MODEL_CHARS]
+    scripts = Counter(unicodedata.name(letter, "").partition(" ")[0] for letter in read)
+    [(script, count)] = scripts.most_common(1) or [("", 0)]
+    is_clear = len(letters) >= _LEAST_LETTERS_OF_SCRIPT and count >= _LEAST_SHARE_OF_SCRIPT * len(read)
+    return _OF_SCRIPT.get(script) if is_clear else None
 
 
 def _spread(words: list[str]) -> list[str]:
