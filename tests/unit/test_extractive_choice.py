@@ -94,7 +94,7 @@ async def test_further_step_is_quoted_with_all_steps_of_a_procedure() -> None:
         ("Wie lange dauert es, bis Wasser in der Pumpe ist?", False),
         ("Wie viel Wasser kommt in die Pumpe?", False),
         ("Wie hoch steht das Wasser in der Pumpe?", False),
-        ("Comment purger la Pumpe avec Wasser?", True),
+        ("Comment purger la Pumpe avec 3 Liter Wasser?", True),
         ("How do I fill the Pumpe with Wasser?", True),
         ("How much Wasser is in the Pumpe?", False),
         ("Jak wlać Wasser do Pumpe?", True),

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.unit.extractive_answers import answer
+from vectorforge.llm.providers.extractive import NO_ANSWER
 from vectorforge.llm.providers.quotations import split
 
 
@@ -62,3 +63,29 @@ async def test_answer_has_the_number_that_a_query_of_its_language_asks_for(
 async def test_word_of_another_language_matches_its_forms() -> None:
     text = "Die Mannschaft spielte in Bonn. Der Verteidiger der Mannschaft stammt aus Kiel."
     assert (await answer("Wer war in der Mannschaft Verteidigung?", text)).startswith("Der Verteidiger")
+
+
+@pytest.mark.parametrize(
+    ("text", "own", "foreign"),
+    [
+        (
+            "Первый музей города открыли при царе. Билет в музей стоит десять рублей, дети входят бесплатно.",
+            "Сколько стоит билет в музей?",
+            "Какой город открыли моряки, которые пересекли океан?",
+        ),
+        (
+            "Το μουσείο της πόλης άνοιξε το χειμώνα. Το εισιτήριο κοστίζει δέκα ευρώ.",
+            "Πόσο κοστίζει το εισιτήριο;",
+            "Ποια πόλη χτίστηκε το χειμώνα;",
+        ),
+        (
+            "संग्रहालय सर्दियों में शहर में खुला था। टिकट की कीमत दस रुपये है और बच्चे मुफ्त में आते है।",
+            "टिकट की कीमत कितनी है?",
+            "स्पेन का कौन सा शहर सर्दियों में बनाया?",
+        ),
+    ],
+    ids=["Russian", "Greek", "Hindi"],
+)
+async def test_query_about_another_subject_is_refused(text: str, own: str, foreign: str) -> None:
+    assert await answer(own, text) != NO_ANSWER
+    assert await answer(foreign, text) == NO_ANSWER

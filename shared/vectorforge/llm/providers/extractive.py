@@ -130,10 +130,12 @@ class ExtractiveProvider(BaseLLMProvider):
         best = [] if query.needs_words(ranked[0][1]) else ranked[:_EMBEDDED]
         compared = await self._compared(text, best, call.sources)
         candidates = [candidate for _, candidate in ranked]
+        cosines: list[float] = []
         for number in (1, _CHECKED) if compared else (_EMBEDDED,):
-            nearest = [candidate.piece for _, candidate in (compared or best)[:number]]
-            texts = [" ".join([*query.headings(piece), piece.text]) for piece in nearest]
-            cosines = await self._cosines([text, *texts])
+            if query.is_english or not compared:
+                nearest = [candidate.piece for _, candidate in (compared or best)[:number]]
+                texts = [" ".join([*query.headings(piece), piece.text]) for piece in nearest]
+                cosines = await self._cosines([text, *texts])
             if query.is_covered(candidates, cosines):
                 break
         else:

@@ -43,6 +43,13 @@ STOP_WORDS: Final = ENGLISH_STOP_WORDS | frozenset(
     どう 무엇 엇인 인가 가요 나요 하나 어떻 떻게 누구 구인 언제 어디 얼마 마나 어느 에서 니까 습니 니다 있나
     되나 까요 bạn bị bởi các có của được gì không là làm mà nào này nên nhiêu như những
     thế thì trong và vào với vì đã đâu để đó đang ở
+    каком какого каким каких какими какую какому кого кому кем чем чего чему чём куда откуда этом этого этой
+    этих который которого которой которым которую ποιες ποιοι ποιον ποιους ποιων ποιας ποιου πόσα πόσοι πόσες
+    πόση πού ήταν έχει έχουν είχε μια μία ένα ένας ενός δεν θα ως κατά στους στις τις τους όταν αυτό αυτή
+    कितना कितनी किसका किसकी किसके किसे किन कौनसा कौनसी सा सी गया गई गए हुआ हुई हुए होता होती होते करता करती
+    करते करने किया जाता जाती जाते एक इस उस इन उन वह भी तो ही द्वारा लिए साथ तक jakiego jakiej jakim jakich jaką
+    jakimi ile czym czego kogo komu skąd został została zostało zostały był była było były ne neyi kimin
+    kimdir nedir hangisi oldu cine cum când unde cât câte câți câtă este sunt fost pentru
     """.split()  # noqa: SIM905
 )
 
@@ -194,6 +201,8 @@ FIRST_SYLLABLE: Final = "\u1800"
 START: Final = 5
 """Letters by which words of another script are compared; 6 found less in Arabic."""
 IN_HIRAGANA: Final = pattern_of(r"[\u3040-\u309f]")
+SEMITIC: Final = pattern_of(r"[\u0590-\u06ff]")
+"""Hebrew and Arabic letters: prefixes are written onto words. Persian has them, too."""
 ARABIC_ARTICLE: Final = pattern_of(r"\A[\u0648\u0628\u0643\u0641]?(?:\u0627\u0644|\u0644\u0644)(?=\w{3})")
 
 ABBREVIATION: Final = pattern_of(
