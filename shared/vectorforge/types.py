@@ -162,7 +162,7 @@ class Collection:
     """Default search mode of queries."""
     dense_weight: float = DEFAULT_DENSE_WEIGHT
     """Weight of the score by vector in a hybrid search, 0 to 1; the score by words has the rest. The
-    default one is lower where the model does not know the language, see ``vectorstore.search.fusion``."""
+    default one is lower where the model does not know the language, see ``retriever.hybrid``."""
     language: str = "english"
     """Text search configuration of PostgreSQL for the chunks' words."""
     detect_language: bool = True

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
 from vectorforge.deadline import Deadline
@@ -32,9 +33,15 @@ from vectorforge.retriever.base import (
 )
 from vectorforge.retriever.choice import search_chosen
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
-from vectorforge.types import Collection, DistanceMetric, RetrievedChunk, SearchMode, Vector
+from vectorforge.types import (
+    DEFAULT_DENSE_WEIGHT,
+    Collection,
+    DistanceMetric,
+    RetrievedChunk,
+    SearchMode,
+    Vector,
+)
 from vectorforge.vectorstore.base import NearestChunks, VectorStore
-from vectorforge.vectorstore.search.fusion import dense_weight
 from vectorforge.vectorstore.validation import checked_integer
 
 if TYPE_CHECKING:
@@ -44,6 +51,13 @@ logger = logging.getLogger(__name__)
 
 _STORE_TIMEOUT_S = 1.0
 _FUSED_DEPTH = 20
+_FOREIGN_WEIGHT: Final = 0.3
+_FOREIGN_SCRIPT_WEIGHT: Final = 0.1
+"""Weights of vectors by an English model for documents in other languages, and for queries in other scripts:
+see docs/decisions/retrieval.md."""
+_LETTER: Final = re.compile(r"[^\W\d_]")
+_OTHER_LETTER: Final = re.compile(r"[^\W\d_a-zA-Z\u00aa-\u024f\u1e00-\u1eff]")
+"""A letter that is not Latin."""
 _NOT_REPLACEABLE = (EmbeddingAuthenticationError, EmbeddingInputError)
 """Errors to repair: a lexical fallback would hide them."""
 
@@ -165,9 +179,7 @@ class HybridRetriever(BaseRetriever):
             self._store_for(request, collection).search,
             query_vector=vector,
             **_optional_arguments(request, mode),
-            dense_weight=dense_weight(
-                collection, request.query, self._embedding_registry.languages(collection)
-            ),
+            dense_weight=self._dense_weight(collection, request.query),
             filters=request.filters,
             metric=_metric(collection),
             collection_id=request.collection_id,
@@ -188,6 +200,13 @@ class HybridRetriever(BaseRetriever):
             distinct=request.distinct,
             enough=request.top_k,
         )
+
+    def _dense_weight(self, collection: Collection, query: str) -> float:
+        weight = collection.dense_weight
+        foreign = _foreign_weight(collection, query) if weight == DEFAULT_DENSE_WEIGHT else None
+        if foreign is None or list(self._embedding_registry.languages(collection)) != ["en"]:
+            return weight
+        return foreign
 
     def _store_for(self, request: RetrievalRequest, collection: Collection) -> VectorStore:
         wanted, current = request.min_version, collection.data_version
@@ -309,6 +328,16 @@ async def _end_of(task: asyncio.Task[None] | None) -> None:
 
 def _metric(collection: Collection) -> DistanceMetric:
     return DistanceMetric(collection.embedding_config.get("metric", "cosine"))
+
+
+def _foreign_weight(collection: Collection, query: str) -> float | None:
+    """Return the weight of vectors by an English model; None if query and documents may be English."""
+    others, letters = len(_OTHER_LETTER.findall(query)), len(_LETTER.findall(query))
+    if 2 * others > letters:
+        return _FOREIGN_SCRIPT_WEIGHT
+    read = collection.languages
+    is_foreign = read and "english" not in read and (collection.detect_language or "simple" not in read)
+    return _FOREIGN_WEIGHT if is_foreign else None
 
 
 def _optional_arguments(request: RetrievalRequest, mode: SearchMode) -> dict[str, Any]:

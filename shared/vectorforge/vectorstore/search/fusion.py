@@ -1,10 +1,8 @@
 """The fusion of a search's legs: the best of their candidates."""
 
-import re
-from collections.abc import Sequence
 from typing import Final
 
-from vectorforge.types import DEFAULT_DENSE_WEIGHT, Collection, DistanceMetric, SearchMode
+from vectorforge.types import DistanceMetric, SearchMode
 from vectorforge.vectorstore.search.vectors import OPERATORS, SCORES
 from vectorforge.vectorstore.search.words import CHUNK_OF, numbers_of
 
@@ -13,14 +11,6 @@ WORDS_SHARE: Final = 2 / 3
 finds nothing near, as in a language that it does not know, words decide."""
 DOCUMENT_SHARE: Final = 0.2
 """Weight of the document mean in a chunk's relevance."""
-_FOREIGN_WEIGHT: Final = 0.3
-_FOREIGN_SCRIPT_WEIGHT: Final = 0.1
-"""Weights of vectors by an English model for documents in other languages, and for queries in other scripts:
-see docs/decisions/retrieval.md."""
-
-_LETTER: Final = re.compile(r"[^\W\d_]")
-_OTHER_LETTER: Final = re.compile(r"[^\W\d_a-zA-Z\u00aa-\u024f\u1e00-\u1eff]")
-"""A letter that is not Latin."""
 
 # Grouped by chunk, not joined: that is hashed, whatever sizes the planner assumes. A chunk near the
 # query that is not among the best by words has its score by words all the same: all scores are read again in
@@ -91,24 +81,6 @@ nearest AS (
     ORDER BY relevance DESC, chunk_id LIMIT %(top_k)s
 )
 """
-
-
-def dense_weight(collection: Collection, query: str, model_languages: Sequence[str]) -> float:
-    """Return the weight of the vectors in a hybrid search, 0 to 1.
-
-    Args:
-        collection: A collection; a weight other than the default one is not changed.
-        query: The text that was embedded.
-        model_languages: Languages of the embedding model's training, ISO 639-1; empty: unknown, or many.
-    """
-    if collection.dense_weight != DEFAULT_DENSE_WEIGHT or list(model_languages) != ["en"]:
-        return collection.dense_weight
-    others, letters = len(_OTHER_LETTER.findall(query)), len(_LETTER.findall(query))
-    if 2 * others > letters:
-        return _FOREIGN_SCRIPT_WEIGHT
-    read = collection.languages
-    is_foreign = read and "english" not in read and (collection.detect_language or "simple" not in read)
-    return _FOREIGN_WEIGHT if is_foreign else collection.dense_weight
 
 
 def ranked(mode: SearchMode, metric: DistanceMetric) -> str:
