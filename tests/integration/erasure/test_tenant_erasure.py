@@ -19,6 +19,7 @@ from tests.support.http.live_api import (
     new_collection,
     settings_for,
 )
+from tests.support.postgres.pin_rules import PinRule
 from tests.support.postgres.tenant_dump import dump_database
 from vectorforge.db.connection import Database
 from vectorforge.db.repositories.query_log_repo import QueryLog, QueryLogRepository, QueryLogWriter
@@ -104,12 +105,15 @@ class TestTenant:
         await eraser.run(erasure_id)
         assert (await client.get("/v1/collections")).json()["collections"] == []
 
+    @pytest.mark.pins(PinRule.SET_CONFIG)
     async def test_erasure_with_open_transaction_waits_for_it(
         self, direct_database: Database, make_tenant: Callable[[], str]
     ) -> None:
         tenant = make_tenant()
         db = direct_database.for_tenant(tenant)
         async with db.transaction() as connection:
+            # the steps below may take longer than 5 s on a busy machine
+            await connection.execute("SELECT set_config('idle_in_transaction_session_timeout', '60s', true)")
             eraser = eraser_for(direct_database, tenant)
             erasure_id = await eraser.begin(Subject("tenant"), logs="text", requested_by="test")
             step = await eraser.erasures.step(erasure_id, 1000)
