@@ -25,13 +25,14 @@ def write_bytecode(output: Path, interpreter: str, run: Callable[..., object]) -
     packages = {file.relative_to(output).parts[0] for file in output.glob("*/**/*.py")}
     places = {output / name: cache / name / _fingerprint(output / name) for name in packages}
     for package, place in places.items():
-        if place.exists():
+        with suppress(OSError):  # it is not there, or another process removes it
             shutil.copytree(place, package, dirs_exist_ok=True)
-    missing = [package for package, place in places.items() if not place.exists()]
+    missing = [package for package in places if not _is_compiled(package)]
     if paths := [*missing, *output.glob("*.py")]:  # without paths it would compile the standard library
         _compile(interpreter, output, paths, run)
     for package in missing:
-        _store(package, places[package])
+        with suppress(OSError):  # another process was first, or removed the folder
+            _store(package, places[package])
 
 
 def _cache(interpreter: str) -> Path:
@@ -47,6 +48,10 @@ def _fingerprint(package: Path) -> str:
         digest.update(f"\n{file.relative_to(package)} {file.stat().st_size}\n".encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()
+
+
+def _is_compiled(package: Path) -> bool:
+    return len(list(package.rglob("__pycache__/*.pyc"))) == len(list(package.rglob("*.py")))
 
 
 def _compile(interpreter: str, output: Path, paths: list[Path], run: Callable[..., object]) -> None:
@@ -66,7 +71,7 @@ def _store(package: Path, place: Path) -> None:
             copy = made / file.relative_to(package)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, copy)
-        with suppress(OSError):  # another process was first: a folder with files is not replaced
-            made.rename(place)
-    for old in sorted(place.parent.iterdir(), key=lambda each: each.stat().st_mtime)[:-_VERSIONS]:
+        made.rename(place)  # fails if there is a folder with files
+    others = [each for each in place.parent.iterdir() if each != place]
+    for old in sorted(others, key=lambda each: each.stat().st_mtime)[: 1 - _VERSIONS]:
         shutil.rmtree(old, ignore_errors=True)

@@ -1,7 +1,10 @@
 """Bytecode from the cache is that of the same source, and nothing of another version."""
 
+import os
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -57,6 +60,29 @@ def test_changed_package_and_single_module_are_compiled(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-S", "-c", code], cwd=changed, capture_output=True, check=True)
     assert done.stdout == b"2 2\n"
     assert bytecode(changed).keys() == bytecode(folder).keys()
+
+
+def test_version_that_is_partly_removed_from_cache_is_compiled(tmp_path: Path, cache: Path) -> None:
+    sources = {"package/__init__.py": "A = 1\n", "package/inner/module.py": "A = 1\n"}
+    first, second = bundle(tmp_path / "first", sources), bundle(tmp_path / "second", sources)
+    write_bytecode(first, sys.executable, run)
+    next(cache.glob("**/module.*.pyc")).unlink()
+    write_bytecode(second, sys.executable, run)
+    assert bytecode(second) == bytecode(first)
+
+
+def test_new_version_stays_in_cache_although_all_others_look_newer(tmp_path: Path, cache: Path) -> None:
+    tomorrow = time.time() + 86_400
+    for version in range(9):
+        folder = bundle(tmp_path / str(version), {"package/__init__.py": f"VERSION = {version}\n"})
+        write_bytecode(folder, sys.executable, run)
+        for place in cache.glob("vectorforge/bytecode/*/package/*"):
+            os.utime(place, (tomorrow, tomorrow))
+    last = bundle(tmp_path / "last", {"package/__init__.py": "VERSION = 10\n"})
+    write_bytecode(last, sys.executable, run)
+    shutil.rmtree(last / "package" / "__pycache__")
+    write_bytecode(last, sys.executable, refuse)
+    assert bytecode(last)
 
 
 def test_cache_keeps_eight_versions_of_a_package(tmp_path: Path, cache: Path) -> None:
