@@ -55,6 +55,16 @@ def test_chinese_with_latin_names_is_chinese() -> None:
     assert detect_language("PostgreSQL 数据库 " + TEXTS["zh"] + " Dolby Digital MPEG") == "zh"
 
 
+@pytest.mark.parametrize("language", ["ar", "he", "hi", "ru"])
+def test_title_in_another_script_does_not_tell_the_language(language: str) -> None:
+    assert detect_language(f"Super Bowl 50\n\n{TEXTS[language]}") == language
+
+
+def test_few_words_repeated_in_lines_of_json_have_no_language() -> None:
+    line = 'event: content_block_delta\ndata: {"type": "content_block_delta", "text": "ello frien"}\n'
+    assert detect_language(f"Text delta\n\nA text content block delta looks like:\n{line * 5}") is None
+
+
 @pytest.mark.parametrize(
     ("text", "language"),
     [

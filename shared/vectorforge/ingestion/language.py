@@ -90,7 +90,8 @@ def detect_language(text: str) -> str | None:
     sample = _sample(text)
     if language := _language_of_script(sample):
         return language
-    syllables, words = _SYLLABLES.findall(sample), _WORD.findall(sample)
+    # Distinct words: a page that repeats "text delta" in lines of JSON is Catalan to CLD3.
+    syllables, words = _SYLLABLES.findall(sample), list(dict.fromkeys(_of_one_script(_WORD.findall(sample))))
     letters = sum(map(len, words))
     if sum(map(len, syllables)) >= max(_LEAST_SYLLABLES, letters // _LETTERS_PER_SYLLABLE):
         words = syllables
@@ -118,10 +119,24 @@ def _language_of_script(sample: str) -> str | None:
         return None
     letters = [letter for letter in sample if letter.isalpha()]
     read = letters[:: 1 + len(letters) // _MODEL_CHARS]
-    scripts = Counter(unicodedata.name(letter, "").partition(" ")[0] for letter in read)
+    scripts = Counter(map(_script, read))
     [(script, count)] = scripts.most_common(1) or [("", 0)]
     is_clear = len(letters) >= _LEAST_LETTERS_OF_SCRIPT and count >= _LEAST_SHARE_OF_SCRIPT * len(read)
     return _OF_SCRIPT.get(script) if is_clear else None
+
+
+def _of_one_script(words: list[str]) -> list[str]:
+    """Return the words of the most frequent script; CLD3 takes Arabic after a Latin word for Swedish."""
+    if all(map(str.isascii, words)):
+        return words
+    scripts = [_script(next(filter(str.isalnum, word))) for word in words]
+    [(most, _)] = Counter(scripts).most_common(1)
+    return [word for word, script in zip(words, scripts, strict=True) if script == most]
+
+
+def _script(letter: str) -> str:
+    """Return the first word of a letter's name in Unicode, such as "LATIN"."""
+    return unicodedata.name(letter, "").partition(" ")[0]
 
 
 def _spread(words: list[str]) -> list[str]:
