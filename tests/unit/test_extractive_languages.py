@@ -83,8 +83,13 @@ async def test_word_of_another_language_matches_its_forms() -> None:
             "टिकट की कीमत कितनी है?",
             "स्पेन का कौन सा शहर सर्दियों में बनाया?",
         ),
+        (
+            "Bảo tàng mở cửa vào mùa đông. Vé vào cửa có giá mười nghìn đồng và trẻ em được vào miễn phí.",
+            "Vé vào cửa giá bao nhiêu?",
+            "Tàu nào chở trẻ em vào mùa đông?",
+        ),
     ],
-    ids=["Russian", "Greek", "Hindi"],
+    ids=["Russian", "Greek", "Hindi", "Vietnamese"],
 )
 async def test_query_about_another_subject_is_refused(text: str, own: str, foreign: str) -> None:
     assert await answer(own, text) != NO_ANSWER

@@ -203,6 +203,8 @@ START: Final = 5
 IN_HIRAGANA: Final = pattern_of(r"[\u3040-\u309f]")
 SEMITIC: Final = pattern_of(r"[\u0590-\u06ff]")
 """Hebrew and Arabic letters: prefixes are written onto words. Persian has them, too."""
+VIETNAMESE: Final = pattern_of(r"[ơưẠ-ỹ]")
+"""Letters of Vietnamese alone, which writes syllables as words; each says less than a word."""
 ARABIC_ARTICLE: Final = pattern_of(r"\A[\u0648\u0628\u0643\u0641]?(?:\u0627\u0644|\u0644\u0644)(?=\w{3})")
 
 ABBREVIATION: Final = pattern_of(

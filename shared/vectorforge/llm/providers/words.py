@@ -89,7 +89,9 @@ _ENOUGH_EVIDENCE = 0.67
 """Half the share of an English query's words in the best piece and before it, plus the best cosine."""
 _ENOUGH_WORDS = 1.3
 """The share of the letters of another query in the best piece, the one in all, and the best coverage. Of nine
-languages 0 to 4 % of the own queries are refused, of those on another subject 47 to 92 % (Vietnamese: 10)."""
+languages 0 to 5 % of the own queries are refused, of those on another subject 46 to 92 %."""
+_ENOUGH_SYLLABLES = 1.7
+"""The same in Vietnamese: 2 % and 53 %; with 1.3 none and 12 %."""
 _ENOUGH_THAI = 0.9
 _ENOUGH_PAIRS = 0.73
 """The same in Thai and scripts like it, and where words are pairs of characters or begin with particles."""
@@ -268,7 +270,9 @@ class WeightedQuery:
     def _enough_words(self) -> float:
         if run := patterns.UNSPACED.search(self.text):
             return _ENOUGH_THAI if run[0][0] < patterns.FIRST_SYLLABLE else _ENOUGH_PAIRS
-        return _ENOUGH_PAIRS if patterns.SEMITIC.search(self.text) else _ENOUGH_WORDS
+        if patterns.SEMITIC.search(self.text):
+            return _ENOUGH_PAIRS
+        return _ENOUGH_SYLLABLES if patterns.VIETNAMESE.search(self.text) else _ENOUGH_WORDS
 
     def _has_identifiers(self, words: frozenset[str]) -> bool:
         """Return True if the words have all identifiers of a query with few other words.
