@@ -9,6 +9,7 @@ share their text: each chunk must contain a part of it, and all together the who
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from vectorforge.llm.providers import patterns
 from vectorforge.llm.providers.extractive import NO_ANSWER
@@ -249,24 +250,29 @@ class CitationChecker:
         held = [{n for n in numbers if evidence[n].holds(claim)} for claim in claims]
         missing = [claim for claim, holding in zip(claims, held, strict=True) if not holding]
         wording = Wording(plain(group.text), self._known)
-        compared = {n: evidence[n].compare(group.text, wording) for n in numbers}
+        compare = cache(lambda n: evidence[n].compare(group.text, wording))
         verdicts: dict[int, CitationVerdict] = {}
-        for n, one in compared.items():
+        for n in numbers:
             languages = {group.language, evidence[n].language} - {None}
             if evidence[n].is_quoted(group.text):
-                verdicts[n] = _verdict_by_words(wording, [one], has_claims=bool(claims))
+                verdicts[n] = _verdict_by_words(wording, [compare(n)], has_claims=bool(claims))
                 verdicts[n] = "unchecked" if verdicts[n] == "unsupported" else verdicts[n]
             elif len(languages) > 1:
                 verdicts[n] = "unsupported" if any(map(evidence[n].has_another, missing)) else "unchecked"
-            elif one.agreement == "contradicts" or (held and not missing and not any(n in h for h in held)):
+            elif not all(map(self._is_known_elsewhere, missing)):
+                verdicts[n] = "unsupported"  # without a comparison, the most expensive part of a check
+            elif compare(n).agreement == "contradicts" or (
+                held and not missing and not any(n in h for h in held)
+            ):
                 verdicts[n] = "unsupported"
             elif missing:
-                is_added = not one.has_other_names and all(map(self._is_known_elsewhere, missing))
-                verdicts[n] = "unchecked" if is_added else "unsupported"
+                verdicts[n] = "unsupported" if compare(n).has_other_names else "unchecked"
             else:
-                verdicts[n] = _verdict_by_words(wording, compared.values(), has_claims=bool(claims))
+                verdicts[n] = _verdict_by_words(
+                    wording, [compare(m) for m in numbers], has_claims=bool(claims)
+                )
                 is_listed = evidence[n].language in _LISTED_LANGUAGES
-                if one.agreement == "unclear" or (verdicts[n] == "unsupported" and not is_listed):
+                if compare(n).agreement == "unclear" or (verdicts[n] == "unsupported" and not is_listed):
                     verdicts[n] = "unchecked"
         return verdicts
 
