@@ -13,6 +13,8 @@ from vectorforge.db.repositories.job_types import MAX_ATTEMPTS, IngestionJob, Jo
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import InvalidInputError, NotFoundError
 
+_WAITS = "SELECT FROM pg_locks WHERE NOT granted"
+
 
 @pytest.fixture
 def database_url(fresh_database_url: str) -> str:
@@ -186,3 +188,14 @@ class TestJobs:
         with pytest.raises(InvalidInputError):
             await repo.create(uuid4(), [])
         assert await repo.find_by_id(uuid4()) is None
+
+    async def test_job_of_a_collection_being_deleted_is_not_found(self, tenant_db: TenantDatabase) -> None:
+        collection = await make_collection(tenant_db)
+        async with tenant_db.transaction() as connection:
+            await connection.execute("DELETE FROM vectorforge.collections WHERE id = %s", (collection.id,))
+            creation = asyncio.create_task(JobRepository(tenant_db).create(collection.id, make_items()))
+            async with asyncio.timeout(10):
+                while not creation.done() and await tenant_db.fetch_one(_WAITS) is None:
+                    await asyncio.sleep(0.01)
+        with pytest.raises(NotFoundError):
+            await creation

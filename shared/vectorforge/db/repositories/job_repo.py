@@ -105,12 +105,12 @@ class JobDispatcher:
 MAX_ITEMS = 10_000
 """Documents of one job."""
 
-
+# The lock waits for a deletion of the collection, and then finds no row.
 _CREATE = f"""
 INSERT INTO vectorforge.ingestion_jobs (tenant_id, id, collection_id, documents_total, source_key)
 SELECT tenant_id, %(job_id)s, id, %(total)s, vectorforge.source_key(%(only_source)s::text)
 FROM vectorforge.collections
-WHERE tenant_id = %(tenant_id)s AND id = %(collection_id)s
+WHERE tenant_id = %(tenant_id)s AND id = %(collection_id)s FOR KEY SHARE
 ON CONFLICT (tenant_id, id) DO NOTHING
 RETURNING {JOB_COLUMNS}
 """
