@@ -17,7 +17,7 @@ _Dropped: TypeAlias = frozenset[str | int]
 """Tags, and ids of hidden elements, that are left out with all they contain."""
 _DROPPED: _Dropped = frozenset({
     "script", "style", "noscript", "template", "nav", "header", "footer", "aside", "form", "iframe", "svg",
-    "canvas", "head", "dialog", "video", "audio", "datalist",
+    "canvas", "head", "dialog", "video", "audio", "datalist", "rt", "rp",
 })  # fmt: skip
 _PARAGRAPHS = frozenset({"article", "blockquote", "dl", "figure", "ol", "p", "section", "table", "ul"})
 _LISTS = frozenset({"ul", "ol"})
