@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from vectorforge.db.repositories.conversation_repo import ConversationRepository
+from vectorforge.db.repositories.conversation_repo import ERASED, ConversationRepository
 from vectorforge.deadline import Deadline
 from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError, VectorForgeError, reason_of
 from vectorforge.llm.base import BaseLLMProvider
@@ -105,7 +105,8 @@ class ConversationMemory:
             raise ConflictError(
                 f"Conversation {conversation_id} is full: {self.store.max_messages} messages are the limit."
             )
-        blank = {message.query_id for message in messages if not message.content}  # calls of tools alone
+        # calls of tools alone, and erased exchanges
+        blank = {message.query_id for message in messages if message.content in ("", ERASED)}
         messages = [message for message in messages if message.query_id not in blank]
         return [*instructions, *(HistoryMessage(m.role, m.content) for m in messages)]
 

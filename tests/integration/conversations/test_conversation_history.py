@@ -210,3 +210,18 @@ async def test_rewrite_is_reported_in_stream_and_falls_back_on_failure(
         before = len(openai.requests)
         await ask(client, "How long does the kettle take?", None, rewrite=True)
         assert len(openai.requests) - before == 1  # no earlier messages
+
+
+async def test_erased_exchange_is_not_part_of_the_history(
+    api: LiveApi, tenant: str, openai: FakeOpenAI
+) -> None:
+    async with api.client(tenant) as client:
+        conversation = await begin(client)
+        first = await ask(client, "How long does the kettle take?", conversation, k=1)
+        document = first["context"][0]["document_id"]
+        assert (await client.delete(f"/v1/documents/{document}")).status_code < 300
+        messages = (await client.get(f"/v1/conversations/{conversation}")).json()["messages"]
+        answer = await ask(client, "And the bread?", conversation, rewrite=True)
+    assert [m["content"] for m in messages] == ["[erased]"] * 2
+    assert [role for role, _ in sent(openai)] == ["user"]
+    assert answer["rewritten_query"] is None

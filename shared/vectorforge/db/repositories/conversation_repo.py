@@ -36,6 +36,8 @@ SELECT {_COLUMNS} FROM vectorforge.conversations
 WHERE tenant_id = %(tenant_id)s AND (%(credential)s::text IS NULL OR credential = %(credential)s)
 ORDER BY updated_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s
 """
+ERASED = "[erased]"
+"""Content of both messages of an exchange whose answer used erased documents; the migrations write it."""
 _MESSAGES = """
 SELECT role, content, query_id, created_at, CASE WHEN %s THEN details::text END AS details
 FROM vectorforge.conversation_messages
