@@ -8,6 +8,7 @@ from tests.support.rag.chunks import make_chunk
 from tests.unit.extractive_answers import BILLING, RHINE, sources
 from vectorforge.ingestion.locations import find_headings
 from vectorforge.llm.providers.extractive import NO_ANSWER, ExtractiveProvider
+from vectorforge.llm.providers.quotations import split
 from vectorforge.pipeline.context import ContextBuilder, ContextFormat
 
 LISTS = """# Changelog
@@ -90,3 +91,23 @@ async def test_sentence_below_a_heading_without_known_path_keeps_the_last_headin
     messages = [{"role": "user", "content": "when was the crash on empty attachments fixed"}]
     text = (await ExtractiveProvider().generate(messages, sources=given)).content
     assert text == "4.2.0 - 2024-05-01:\nIt fixes a crash on empty attachments. [Source 1]"
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        (
+            "Faults\nIf the red light flashes, the tank is empty.",
+            ["If the red light flashes, the tank is empty."],
+        ),
+        ("第1章 総則\n会社は東京に本店を置く。", ["会社は東京に本店を置く。"]),
+        ("It runs on\nPostgreSQL, which everyone has.", ["It runs on PostgreSQL, which everyone has."]),
+        (
+            "The tower stands near\nParis and is as high as\nthe hill behind it.",
+            ["The tower stands near Paris and is as high as the hill behind it."],
+        ),
+        ("Best regards\nAnn", ["Best regards Ann"]),
+    ],
+)
+def test_title_on_the_first_line_of_a_paragraph_is_not_quoted(text: str, quoted: list[str]) -> None:
+    assert [piece.text for piece in split(text)] == quoted

@@ -21,6 +21,10 @@ from vectorforge.llm.providers.quotations import split
         ["It began after World War II.", "Room 12.", "The end, see fig. 3."],
         ["Памятник на ул. Ленина весит около 5 тыс. тонн.", "Рядом парк им. Горького."],
         ["Mind. 3 Personen nach Abs. 2 der Hausordnung.", "Max. Gewicht: 5 kg.", "See Art. 5 of it."],
+        ["O edifício é do arq. Raul Lino.", "Tel. 12 34.", "A sala tem 84 lugares."],
+        ["Meld het aan, tel. 14 020.", "De voorzitter is dhr. ir. P.J. Janssen."],
+        ["Kantor pusat di Jl. Sudirman.", "Arus bolak-balik 50 Hz.", "Kami memakai SQL.", "Itu cepat."],
+        ["Nộp trước ngày 10.", "Tiền điện tính riêng.", "Trưởng ban là TS. Nguyễn Văn Hùng."],
         ["แมวกำลังนอนหลับอยู่บนเตียงในห้องของเด็กผู้หญิงคนนั้น", "สุนัขวิ่งเล่นอยู่ในสวน"],
     ],
 )
@@ -50,6 +54,8 @@ async def test_query_for_a_value_prefers_a_sentence_with_a_number(query: str) ->
             "Башня построена королём в городе.",
             "Башня построена около 1887 года.",
         ),
+        ("휴관일은 언제입니까?", "휴관일은 관장이 미리 정합니다.", "휴관일은 매주 월요일로 정합니다."),
+        ("Wann kommt die Müllabfuhr?", "Die Müllabfuhr kommt zu uns.", "Die Müllabfuhr kommt montags."),
         ("타워의 건설 연도는?", "타워의 건설 계획은 왕이 세웠다.", "타워의 건설 공사는 1887년에 끝났다."),
         ("برج در چه سالی ساخته شد؟", "برج به دستور شاه ساخته شد.", "برج حدود ۱۸۸۷ ساخته شد."),
     ],
@@ -94,3 +100,8 @@ async def test_word_of_another_language_matches_its_forms() -> None:
 async def test_query_about_another_subject_is_refused(text: str, own: str, foreign: str) -> None:
     assert await answer(own, text) != NO_ANSWER
     assert await answer(foreign, text) == NO_ANSWER
+
+
+async def test_query_without_accents_finds_the_words_that_have_them() -> None:
+    first, wanted = "O prazo de entrega de um pedido é curto.", "O prazo do empréstimo é de 21 dias."
+    assert (await answer("Prazo de emprestimo", f"{first} {wanted}")).startswith(wanted)

@@ -1,5 +1,8 @@
 """Quotations chosen with an embedder, and refusals that its vectors decide."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -238,3 +241,28 @@ async def test_words_alone_rank_between_texts_of_another_script() -> None:
 
     chosen = await answer(query, text, provider=ExtractiveProvider(embed=embed))
     assert chosen.startswith("Все ключи хранятся в сейфе.")
+
+
+COVERAGES = """
+from vectorforge.llm.providers.quotations import Piece
+from vectorforge.llm.providers.words import Candidate, WeightedQuery, terms
+words = "tower river bridge castle garden market harbor".split()
+found = [terms(" ".join(words[:number])) for number in range(1, 8)]
+empty = frozenset()
+among = [Candidate(0, Piece(0, 1, "x", ""), one, empty, empty, empty) for one in found]
+query = WeightedQuery(" ".join(words), among)
+print([query.coverage(one) for one in found])
+"""
+
+
+def test_scores_are_the_same_in_every_process() -> None:
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", COVERAGES],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            check=True,
+        )
+        for seed in range(4)
+    ]
+    assert len({run.stdout for run in runs}) == 1

@@ -100,7 +100,11 @@ NUMERIC_ANSWER: Final = pattern_of(
     r"|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf|zwölf|hundert|tausend|Million(?:en)?|Prozent"
     r"|deux|trois|quatre|cinq|sept|huit|neuf|dix|cent|mille|dos|tres|cuatro|cinco|seis|siete|ocho|diez|cien"
     r"|tre|quattro|cinque|sette|otto|dieci|dois|duas|três|quatro|sete|oito|dez|cem|mil)\b"
+    r"|\b(?i:(?:montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonntag|lundi|mardi|mercredi|jeudi|vendredi|samedi"
+    r"|dimanche|lunes|martes|miércoles|jueves|viernes|sábado|domingo|lunedì|martedì|mercoledì|giovedì|venerdì|sabato"
+    r"|domenica|maandag|dinsdag|woensdag|donderdag|vrijdag|zaterdag|zondag)s?|(?:segunda|terça|quarta|quinta|sexta)-feira)\b"
     r"|[一二三四五六七八九十百千万萬亿億两兩]+[年月日个個人次岁歲世种種名位]"
+    r"|[月火水木金土日]曜|(?:星期|[周週])[一二三四五六日天]|[월화수목금토일]요일"
 )
 NAME_QUESTION: Final = pattern_of(
     r"\b(?:who|whom|whose|where"
@@ -211,13 +215,15 @@ ABBREVIATION: Final = pattern_of(
     r"\b(?:[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Gen|Col|Lt|Sgt|Capt|Rev|Hon|Gov|Sen|Rep|No|Nos|Nr|[Ff]igs?|[Ee]q|[Ss]ec|"
     r"[Vv]ol|Ch|pp|vs|cf|ca|approx|etc|al|Art|Inc|Ltd|Co|Corp|bzw|bspw|evtl|ggf|inkl|usw|vgl|[Aa]bb|Mme|Mlle|MM|env|Sras?|"
     r"Dra|Uds?|núm|pág|Gral|sig|dott|cfr|bijv|dhr|mevr|ul|św|ks|inż|sv|tzv|Doç|Yrd|Cad|Sok|Bkz|bkz|гг|им|ул|стр|рис|"
-    r"табл|акад|проф|св|ред|просп|обл)\.$"
+    r"табл|акад|проф|св|ред|просп|обл|[Tt][eé]l|[Tt]lf|[Aa]vd?a?|[Ii]r|[Ii]ng|[Dd]rs|arq|eng|geom|Exm[ao]|Mah|Uzm|TS|"
+    r"ThS|PGS|(?<!\d[ \u00a0])[BCDFGHJ-NP-TV-XZ][bcdfghj-np-tv-xz]{1,3})\.$"
 )
-"""Mostly before a name or a number; single letters are initials and parts of "e.g." and "z. B."."""
+"""Mostly before a name or a number; single letters are initials and parts of "e.g." and "z. B.".
+Words with a capital and no vowel, "Jl. Sudirman", are no words of a language but after a number: "50 Hz."."""
 ORDINAL: Final = pattern_of(r"(?<![\d.,:])(?:\d{1,2}|[IVX]{2,5})\.$")
 """Number that may be an ordinal: "3. Oktober", "IV. Murad"."""
 ORDINAL_LANGUAGE: Final = pattern_of(
-    r"[ğıİşěřůłőűæøčšžđþßäöü]|\b(?:der|die|das|dem|den|und|im|am|vom|zu[mr]|beim)\b"
+    r"[ğıİşěřůłőűæøčšžþßäöü]|\b(?:der|die|das|dem|den|und|im|am|vom|zu[mr]|beim)\b"
 )
 """Letters and words of languages that write ordinals with a full stop: German, Turkish, Czech, Danish."""
 CHARS_PER_MARK: Final = 100

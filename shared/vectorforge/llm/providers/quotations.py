@@ -16,7 +16,10 @@ _MAX_LIST_CHARS = 700
 """Length of a quoted list with its lead-in."""
 _MAX_HEADING_CHARS = 120
 """Length of a quoted heading; a longer one is a paragraph."""
+_MAX_TITLE_CHARS = 40
+"""Length of a title on the first line of a paragraph."""
 _COLONS = (":", "：")
+_ENDS = tuple(".!?…。！？")
 _AROUND = 300
 """Characters before and after a place that show its language."""
 
@@ -115,6 +118,7 @@ class _Blocks:
     def finish(self, chunk: str) -> list[_Block]:
         """Number the parts, and give rows the names of their columns."""
         part, of, columns = 0, "", list[str]()
+        self.items = [part for block in self.items for part in _without_title(block, chunk)]
         for block, after in zip_longest(self.items, self.items[1:]):
             text = chunk[block.start : block.end]
             if block.kind == "prose" and patterns.NESTED.search(text):
@@ -142,6 +146,25 @@ class _Blocks:
                 of = kind
             block.part = part
         return self.items
+
+
+def _without_title(block: _Block, chunk: str) -> list[_Block]:
+    """Return a paragraph without the title on its first line, which is a block of its own.
+
+    A line is one if it ends before its paragraph's width: the first word after it would have fitted on it.
+    """
+    first, _, rest = chunk[block.start : block.end].partition("\n")
+    title, rest = first.strip(), rest.strip()
+    if block.kind != "prose" or len(title) > _MAX_TITLE_CHARS or 2 * len(title) > len(rest):
+        return [block]
+    width = max(map(len, rest.splitlines()))
+    word = rest[:1] if patterns.UNSPACED.match(rest) else rest.split(maxsplit=1)[0]
+    is_cut = len(title) + 1 + len(word) > width or not title[-1:].isalnum() or title[:1].islower()
+    is_text = rest[:1].isalpha() and not rest[:1].islower() and rest.endswith(_ENDS)
+    if is_cut or not is_text or ": " in title or title.split()[-1].lower() in patterns.STOP_WORDS:
+        return [block]
+    end = block.start + len(first)
+    return [_Block(block.start, end, "heading"), _Block(end + 1, block.end, "prose")]
 
 
 def _continues(text: str, after: str) -> bool:

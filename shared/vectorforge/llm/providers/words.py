@@ -16,9 +16,14 @@ from vectorforge.llm.providers.quotations import Piece
 
 @lru_cache(maxsize=16_384)  # chunks share their words; at most about 2 MB
 def stem(word: str) -> str:
-    """Return a lower-case word without its ending; at least three letters stay."""
+    """Return a lower-case word without its ending; at least three letters stay.
+
+    Of long words without accents, which a query often leaves out.
+    """
     if _in_other_script(word[0]):
         return _start(word)
+    if len(word) >= patterns.START and not word.isascii():
+        word = _unaccented(word)
     for suffix, replacement in patterns.SUFFIXES if word.endswith(patterns.ENDINGS) else ():
         if word.endswith(suffix) and len(word) - len(suffix) >= 3:
             word = word[: len(word) - len(suffix)] + replacement
@@ -37,8 +42,11 @@ def _in_other_script(text: str) -> bool:
 
 def _start(word: str) -> str:
     """Return the start of a word of another script, which its forms have in common, without accents."""
-    letters = "".join(one for one in unicodedata.normalize("NFD", word) if not unicodedata.combining(one))
-    return patterns.ARABIC_ARTICLE.sub("", letters)[: patterns.START]
+    return patterns.ARABIC_ARTICLE.sub("", _unaccented(word))[: patterns.START]
+
+
+def _unaccented(word: str) -> str:
+    return "".join(one for one in unicodedata.normalize("NFD", word) if not unicodedata.combining(one))
 
 
 def _grams(run: str) -> Iterator[str]:
@@ -164,7 +172,8 @@ class WeightedQuery:
         total = len(among)
         # BM25's inverse document frequency (https://doi.org/10.1561/1500000019), over sentences
         self._idf = {t: math.log(1 + (total - counts[t] + 0.5) / (counts[t] + 0.5)) for t in self.terms}
-        self._mass = sum(self._idf.values()) or 1.0
+        # fsum, here and in coverage: the order of a set, and so sum's rounding, differs between processes
+        self._mass = math.fsum(self._idf.values()) or 1.0
         parts = frozenset(map(stem, patterns.WORD.findall(" ".join(patterns.EXACT.findall(text.lower())))))
         self._in_no_text = frozenset(term for term in self.terms - parts if not counts[term])
         """Terms that only headings may have."""
@@ -185,7 +194,7 @@ class WeightedQuery:
 
     def coverage(self, words: frozenset[str]) -> float:
         """Return the share of the query's word weight in ``words``, 0 to 1."""
-        return sum(map(self._idf.__getitem__, self.matched(words))) / self._mass
+        return math.fsum(map(self._idf.__getitem__, self.matched(words))) / self._mass
 
     def matched(self, words: frozenset[str]) -> frozenset[str]:
         """Return the query's terms that are in ``words``, in another language in any form."""
