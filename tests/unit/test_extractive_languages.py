@@ -105,3 +105,13 @@ async def test_query_about_another_subject_is_refused(text: str, own: str, forei
 async def test_query_without_accents_finds_the_words_that_have_them() -> None:
     first, wanted = "O prazo de entrega de um pedido é curto.", "O prazo do empréstimo é de 21 dias."
     assert (await answer("Prazo de emprestimo", f"{first} {wanted}")).startswith(wanted)
+
+
+async def test_words_for_may_and_have_need_not_be_in_the_text() -> None:
+    wanted = "Huisdieren: Per woning zijn maximaal twee huisdieren toegestaan."
+    others = [
+        "Honden moeten in de gemeenschappelijke ruimtes aangelijnd zijn.",
+        "Bezoekers parkeren aan de Kastanjelaan; een dagkaart kost € 4,50.",
+    ]
+    text = await answer("Hoeveel huisdieren mag ik hebben?", " ".join([wanted, *others]))
+    assert text.startswith(wanted)

@@ -50,6 +50,7 @@ STOP_WORDS: Final = ENGLISH_STOP_WORDS | frozenset(
     करते करने किया जाता जाती जाते एक इस उस इन उन वह भी तो ही द्वारा लिए साथ तक jakiego jakiej jakim jakich jaką
     jakimi ile czym czego kogo komu skąd został została zostało zostały był była było były ne neyi kimin
     kimdir nedir hangisi oldu cine cum când unde cât câte câți câtă este sunt fost pentru
+    mag heeft hebben posso pode
     """.split()  # noqa: SIM905
 )
 
