@@ -206,8 +206,8 @@ FIRST_SYLLABLE: Final = "\u1800"
 START: Final = 5
 """Letters by which words of another script are compared; 6 found less in Arabic."""
 IN_HIRAGANA: Final = pattern_of(r"[\u3040-\u309f]")
-SEMITIC: Final = pattern_of(r"[\u0590-\u06ff]")
-"""Hebrew and Arabic letters: prefixes are written onto words. Persian has them, too."""
+SEMITIC: Final = pattern_of(r"\A(?!.*[\u067e\u0686\u0698\u06a9\u06af\u06cc]).*[\u0590-\u06ff]", re.DOTALL)
+"""Hebrew and Arabic, which write prefixes onto words; Persian and Urdu, with letters of their own, do not."""
 VIETNAMESE: Final = pattern_of(r"[ơưẠ-ỹ]")
 """Letters of Vietnamese alone, which writes syllables as words; each says less than a word."""
 ARABIC_ARTICLE: Final = pattern_of(r"\A[\u0648\u0628\u0643\u0641]?(?:\u0627\u0644|\u0644\u0644)(?=\w{3})")
