@@ -21,7 +21,7 @@ from tests.support.http.live_api import LiveApi, live_api, settings_for
 from vectorforge.aws.handlers.ingest import handle
 from vectorforge.config import AwsSettings
 from vectorforge.deadline import Deadline
-from vectorforge.errors import RefusedRowError
+from vectorforge.errors import NotFoundError
 from vectorforge.local.postgres import EmbeddedPostgres
 
 UPLOADS, ORIGINALS = "vectorforge-uploads", "vectorforge-originals"
@@ -104,7 +104,7 @@ async def ingest_function(api: LiveApi, aws: FormAws) -> AsyncIterator[None]:
             events = [object_created_event(UPLOADS, aws.accepted.pop()) for _ in list(aws.accepted)]
             for event in [*events, SCHEDULE]:
                 # The check deletes its collection, also while a document arrives: Lambda reports an error.
-                with contextlib.suppress(RefusedRowError):
+                with contextlib.suppress(NotFoundError):
                     await handle(api.application, event, Deadline.after(60))
             await asyncio.sleep(0.1)
 

@@ -201,6 +201,7 @@ class UploadInbox:
         Raises:
             InvalidInputError: The collection's name or the key cannot be stored; a retry does not
                 help.
+            NotFoundError: The collection was deleted meanwhile; a retry makes it again.
             ObjectStoreError: S3 did not respond, or the object keeps changing.
             DatabaseError: The database failed.
             EmbeddingError: The collection is new, and the model's dimension could not be determined.
