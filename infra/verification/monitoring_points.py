@@ -1,21 +1,15 @@
-"""Points of the monitoring: metrics, alarms, logs, and the runbook's queries."""
+"""Points of the monitoring: metrics, dashboard, alarms, budget."""
 
-import re
-import textwrap
-import time
-from collections.abc import Iterator
+import json
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
-from infra.bundling.bundle import ROOT
-from infra.monitoring.alarms import RUNBOOK
-from infra.verification.points import AwsPoint, require, wait_for
+from infra.verification.points import AwsPoint, PointSkippedError, require, wait_for
 from infra.verification.stage import DeployedStage
 
 _TEST_ALARM = "recursion-stopped"
 """An alarm that rolls nothing back."""
 _QUERY_METRICS = 12
-_RUNNING = ("Scheduled", "Running", "Unknown")
 
 
 def _metrics(stage: DeployedStage) -> str:
@@ -63,63 +57,69 @@ def _alarm_notifies(stage: DeployedStage) -> str:
     return "an alarm published to the encrypted topic; it ends with its next evaluation"
 
 
-def _log_retention(stage: DeployedStage) -> str:
-    name, paginator = stage.settings.prefix, stage.aws("logs").get_paginator("describe_log_groups")
-    prefixes = [
-        f"/aws/{service.format(name)}"
-        for service in ("lambda/{}-", "apigateway/{}", "rds/instance/{}/", "rds/cluster/{}/", "rds/proxy/{}")
-    ]
-    prefixes += [f"API-Gateway-Execution-Logs_{api}/" for api in stage.resources("AWS::ApiGateway::RestApi")]
-    groups = [
-        group
-        for prefix in prefixes
-        for group in paginator.paginate(logGroupNamePrefix=prefix).search("logGroups[]")
-    ]
-    endless = [group["logGroupName"] for group in groups if "retentionInDays" not in group]
-    require(groups, "there are no log groups")
-    require(not endless, f"kept for ever: {', '.join(endless)}")
-    return f"{len(groups)} log groups, each with a retention"
+def _dashboard(stage: DeployedStage) -> str:
+    """Look for each metric of the dashboard; CloudWatch lists those with values in the last two weeks."""
+    if not stage.settings.monitoring.dashboard:
+        raise PointSkippedError("the stage has no dashboard")
+    cloudwatch = stage.aws("cloudwatch")
+    body = json.loads(cloudwatch.get_dashboard(DashboardName=stage.settings.prefix)["DashboardBody"])
+    shown = sorted(dashboard_metrics(body))
+    absent = []
+    for namespace, name, *dimensions in shown:
+        names, values = dimensions[::2], dimensions[1::2]
+        wanted = [{"Name": one, "Value": value} for one, value in zip(names, values, strict=True)]
+        listed = cloudwatch.list_metrics(Namespace=namespace, MetricName=name, Dimensions=wanted)["Metrics"]
+        if all(len(metric["Dimensions"]) != len(wanted) for metric in listed):
+            absent.append(f"{namespace} {name}")
+    require(len(absent) < len(shown), "no metric of the dashboard has values")
+    if absent:
+        raise PointSkippedError(
+            f"without values in two weeks, of {len(shown)}: {', '.join(sorted(set(absent)))}"
+        )
+    return f"{len(shown)} metrics of the dashboard have values"
 
 
-def _runbook_queries(stage: DeployedStage) -> str:
-    """Run each query over the last quarter of an hour; the fields of lines that it has not are not shown."""
-    logs, now = stage.aws("logs"), int(time.time())
-    begun, absent = [], set()
-    for group, query in runbook_queries((ROOT / RUNBOOK).read_text(encoding="utf-8")):
-        name = group.replace("$P", stage.settings.prefix)
-        span = {"startTime": now - 900, "endTime": now}
-        try:
-            started = logs.start_query(logGroupName=name, queryString=query, **span)
-        except logs.exceptions.ResourceNotFoundException:
-            absent.add(name)
-        else:
-            begun.append((query, started["queryId"]))
-    require(begun, "none of the runbook's log groups exists")
-    for query, query_id in begun:
+def dashboard_metrics(body: dict[str, Any]) -> set[tuple[str, ...]]:
+    """Return the metrics of a dashboard's body: namespace, name, and dimensions as name, value, name, ...
 
-        def ended(query_id: str = query_id) -> str | None:
-            status: str = logs.get_query_results(queryId=query_id)["status"]
-            return status if status not in _RUNNING else None
-
-        status = wait_for(ended, what=f"the end of: {query}")
-        require(status == "Complete", f"{status}: {query}")
-    return f"{len(begun)} queries complete; log groups that the stage has not: {sorted(absent) or 'none'}"
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/CloudWatch-Dashboard-Body-Structure.html
+    """
+    lines = [line for widget in body["widgets"] for line in widget["properties"].get("metrics", ())]
+    found = (tuple(part for part in line if isinstance(part, str)) for line in lines)
+    return {metric for metric in found if metric}  # an expression has none
 
 
-def runbook_queries(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the log group, named before it, and the text of each query of Logs Insights."""
-    group = ""
-    for block in text.split("\n\n"):
-        if block.startswith(("    filter ", "    stats ")):
-            yield group, textwrap.dedent(block)
-        elif named := re.findall(r"/aws/[\w/-]*\$P[\w/-]*", block):
-            group = named[-1]
+def _budget(stage: DeployedStage) -> str:
+    """Compare the month's budget with the settings, and see that it counts."""
+    limit = stage.settings.monthly_budget_dollars
+    if limit is None:
+        raise PointSkippedError("the stage has no budget")
+    budgets = stage.aws("budgets")
+    named = {
+        "AccountId": stage.aws("sts").get_caller_identity()["Account"],
+        "BudgetName": f"{stage.settings.prefix}-{stage.region}",
+    }
+    found = budgets.describe_budget(**named)["Budget"]
+    amount = float(found["BudgetLimit"]["Amount"])
+    require(amount == limit, f"the limit is {amount:g} $, not {limit} $")
+    notifications = budgets.describe_notifications_for_budget(**named)["Notifications"]
+    kinds = sorted(one["NotificationType"] for one in notifications)
+    require(kinds == ["ACTUAL", "FORECASTED"], f"it notifies of {kinds or 'nothing'}")
+    for one in notifications:
+        subscribers = budgets.describe_subscribers_for_notification(**named, Notification=one)["Subscribers"]
+        require(any(s["SubscriptionType"] == "SNS" for s in subscribers), "a notification has no topic")
+    spent = float(found.get("CalculatedSpend", {}).get("ActualSpend", {}).get("Amount", 0))
+    if not spent:
+        raise PointSkippedError(
+            "it counts nothing yet: activate the tag `stage` for cost allocation, wait a day"
+        )
+    return f"{spent:.2f} $ of {limit} $ are spent; it notifies the topic of costs and of forecasts"
 
 
 MONITORING_POINTS: Final = (
     AwsPoint("metrics", "CloudWatch extracts the metrics from the logs", _metrics),
-    AwsPoint("log-retention", "every log group has a retention", _log_retention),
-    AwsPoint("runbook-queries", "the runbook's queries complete", _runbook_queries),
+    AwsPoint("dashboard", "every metric of the dashboard has values", _dashboard),
+    AwsPoint("budget", "the budget has its limit and its topic, and counts", _budget),
     AwsPoint("alarms", "the alarms exist, and none fires", _alarms),
     AwsPoint("alarm-notifies", "an alarm publishes to the encrypted topic", _alarm_notifies),
 )

@@ -13,8 +13,8 @@ from tests.support.aws.fake_aws import REGION
 from tests.support.aws.scripted_aws import ScriptedAws
 
 _SERVICES = (
-    "API_GATEWAY", "BACKUP", "BUDGETS", "CLOUDFORMATION", "CLOUDWATCH", "CLOUDWATCH_LOGS", "EC2",
-    "EVENTBRIDGE", "LAMBDA", "RDS", "S3", "SECRETS_MANAGER", "SFN", "SQS", "SSM", "STS",
+    "API_GATEWAY", "BACKUP", "BUDGETS", "CLOUDFORMATION", "CLOUDWATCH", "CLOUDWATCH_LOGS", "CODEDEPLOY",
+    "EC2", "EVENTBRIDGE", "LAMBDA", "RDS", "S3", "SECRETS_MANAGER", "SFN", "SQS", "SSM", "STS",
 )  # fmt: skip
 
 
