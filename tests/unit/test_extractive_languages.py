@@ -99,12 +99,22 @@ async def test_word_of_another_language_matches_its_forms() -> None:
             "بلیت موزه چند تومان است؟",
             "کدام بندر در زمستان یخ زد؟",
         ),
+        (
+            "המוזיאון בעיר נפתח בחורף. מחיר הכרטיס למוזיאון הוא עשרה שקלים, והכניסה לילדים חינם.",
+            "כמה עולה כרטיס במוזיאון?",
+            "איזה נמל קפא בחורף?",
+        ),
     ],
-    ids=["Russian", "Greek", "Hindi", "Vietnamese", "Persian"],
+    ids=["Russian", "Greek", "Hindi", "Vietnamese", "Persian", "Hebrew"],
 )
 async def test_query_about_another_subject_is_refused(text: str, own: str, foreign: str) -> None:
     assert await answer(own, text) != NO_ANSWER
     assert await answer(foreign, text) == NO_ANSWER
+
+
+async def test_hebrew_words_match_without_their_particles() -> None:
+    first, wanted = "הספרייה נמצאת ליד השוק.", "הרכבת מירושלים עוצרת בחיפה פעמיים ביום."
+    assert (await answer("מתי יש רכבת לחיפה וירושלים?", f"{first} {wanted}")).startswith(wanted)
 
 
 async def test_query_without_accents_finds_the_words_that_have_them() -> None:

@@ -21,6 +21,10 @@ LANGUAGE_FIELD: Final = "language"
 _CURRENT_CODES: Final = {"in": "id", "iw": "he", "ji": "yi", "jw": "jv", "mo": "ro", "sh": "sr"}
 """Current codes in place of withdrawn ones, of which CLD3 returns "iw" and metadata may have any."""
 _LEAST_PROBABILITY: Final = 0.9
+_CLOSE_LANGUAGES: Final = {"bs": "hr", "hr": "hr", "id": "id", "ms": "id"}
+"""Languages between which the probability is divided, as they are nearly one -> the one with more texts."""
+_LEAST_PROBABILITY_OF_CLOSE: Final = 0.5
+"""CLD3's own for Bosnian and Croatian (https://github.com/google/cld3, ``kReliabilityHrBsThreshold``)."""
 _LEAST_LETTERS: Final = 60
 """Letters below which CLD3 is wrong too often: of 30, 1 of 11 texts in 45 languages; of 120, 1 of 27."""
 _LEAST_SYLLABLES: Final = 20
@@ -102,8 +106,9 @@ def detect_language(text: str) -> str | None:
         return None
     found = model.FindLanguage(" ".join(_spread(words)))
     code: str = found.language.partition("-")[0]
-    is_certain = found.probability >= _LEAST_PROBABILITY and len(code) == 2
-    return _CURRENT_CODES.get(code, code) if is_certain else None
+    if found.probability >= _LEAST_PROBABILITY:
+        return _CURRENT_CODES.get(code, code) if len(code) == 2 else None
+    return _CLOSE_LANGUAGES.get(code) if found.probability >= _LEAST_PROBABILITY_OF_CLOSE else None
 
 
 def _sample(text: str) -> str:

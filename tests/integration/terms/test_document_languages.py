@@ -56,6 +56,8 @@ async def configurations(db: TenantDatabase) -> list[str]:
         ("pl", "vectorforge.truncated"),
         ("uk-UA", "vectorforge.truncated"),
         ("vi", "simple"),
+        ("he", "vectorforge.hebrew"),
+        ("ms", "indonesian"),
         ("zh", "english"),
         ("th", "english"),
         ("python", "english"),
@@ -93,6 +95,18 @@ async def test_words_of_language_without_stemmer_are_found_by_their_first_letter
     assert await found(store, "spółka") == [text]
     assert await found(store, "KRS0000123456") == [text]
     assert await found(store, "KRS0000999999") == []
+
+
+async def test_hebrew_words_are_found_without_their_particles(store: Store) -> None:
+    text = "הממשלה החליטה לקנות בתים בירושלים ובחיפה, מספר KRS-12."
+    await put(store, "he", text)
+    await put(store, "he", "הגשם ירד כל הלילה בצפון הארץ.")
+    assert await configurations(store.db) == ["vectorforge.hebrew"] * 2
+    assert await found(store, "ירושלים") == [text]
+    assert await found(store, "מחיפה") == [text]
+    assert await found(store, "ירושלמי") == [text]
+    assert await found(store, "KRS-12") == [text]
+    assert await found(store, "שלג") == []
 
 
 async def test_stop_words_of_query_language_are_not_searched_in_others(store: Store) -> None:

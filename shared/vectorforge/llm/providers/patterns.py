@@ -51,6 +51,8 @@ STOP_WORDS: Final = ENGLISH_STOP_WORDS | frozenset(
     jakimi ile czym czego kogo komu skąd został została zostało zostały był była było były ne neyi kimin
     kimdir nedir hangisi oldu cine cum când unde cât câte câți câtă este sunt fost pentru
     mag heeft hebben posso pode
+    של את על מה מי מהו מהי מיהו מיהי מתי איפה היכן למה מדוע כיצד איך האם כמה איזה איזו אילו הוא היא הם
+    היה הייתה היתה היו זה זו אשר או גם כי לא אל עם בין יש
     """.split()  # noqa: SIM905
 )
 
@@ -206,11 +208,15 @@ FIRST_SYLLABLE: Final = "\u1800"
 START: Final = 5
 """Letters by which words of another script are compared; 6 found less in Arabic."""
 IN_HIRAGANA: Final = pattern_of(r"[\u3040-\u309f]")
-SEMITIC: Final = pattern_of(r"\A(?!.*[\u067e\u0686\u0698\u06a9\u06af\u06cc]).*[\u0590-\u06ff]", re.DOTALL)
-"""Hebrew and Arabic, which write prefixes onto words; Persian and Urdu, with letters of their own, do not."""
+ARABIC: Final = pattern_of(r"\A(?!.*[\u067e\u0686\u0698\u06a9\u06af\u06cc]).*[\u0600-\u06ff]", re.DOTALL)
+"""Arabic, which writes further prefixes onto words; Persian and Urdu, with letters of their own, do not."""
 VIETNAMESE: Final = pattern_of(r"[ơưẠ-ỹ]")
 """Letters of Vietnamese alone, which writes syllables as words; each says less than a word."""
-ARABIC_ARTICLE: Final = pattern_of(r"\A[\u0648\u0628\u0643\u0641]?(?:\u0627\u0644|\u0644\u0644)(?=\w{3})")
+PARTICLES: Final = pattern_of(
+    r"\A(?:[\u0648\u0628\u0643\u0641]?(?:\u0627\u0644|\u0644\u0644)(?=\w{3})"
+    r"|[\u05d1\u05d4\u05d5\u05db\u05dc\u05de\u05e9]+(?=[\u05d0-\u05ea]{3}))"
+)
+"""What Arabic and Hebrew write before a word: its article, "and", "in", "from"."""
 
 ABBREVIATION: Final = pattern_of(
     r"\b(?:[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Gen|Col|Lt|Sgt|Capt|Rev|Hon|Gov|Sen|Rep|No|Nos|Nr|[Ff]igs?|[Ee]q|[Ss]ec|"

@@ -42,7 +42,7 @@ def _in_other_script(text: str) -> bool:
 
 def _start(word: str) -> str:
     """Return the start of a word of another script, which its forms have in common, without accents."""
-    return patterns.ARABIC_ARTICLE.sub("", _unaccented(word))[: patterns.START]
+    return patterns.PARTICLES.sub("", _unaccented(word))[: patterns.START]
 
 
 def _unaccented(word: str) -> str:
@@ -282,7 +282,7 @@ class WeightedQuery:
     def _enough_words(self) -> float:
         if run := patterns.UNSPACED.search(self.text):
             return _ENOUGH_THAI if run[0][0] < patterns.FIRST_SYLLABLE else _ENOUGH_PAIRS
-        if patterns.SEMITIC.search(self.text):
+        if patterns.ARABIC.search(self.text):
             return _ENOUGH_PAIRS
         return _ENOUGH_SYLLABLES if patterns.VIETNAMESE.search(self.text) else _ENOUGH_WORDS
 
