@@ -249,6 +249,7 @@ class CitationChecker:
         claims = [claim for claim in group.claims if not _only_counts(claim, evidence.values())]
         held = [{n for n in numbers if evidence[n].holds(claim)} for claim in claims]
         missing = [claim for claim, holding in zip(claims, held, strict=True) if not holding]
+        holding_none = set(numbers).difference(*held) if held and not missing else set[int]()
         wording = Wording(plain(group.text), self._known)
         compare = cache(lambda n: evidence[n].compare(group.text, wording))
         verdicts: dict[int, CitationVerdict] = {}
@@ -261,9 +262,7 @@ class CitationChecker:
                 verdicts[n] = "unsupported" if any(map(evidence[n].has_another, missing)) else "unchecked"
             elif not all(map(self._is_known_elsewhere, missing)):
                 verdicts[n] = "unsupported"  # without a comparison, the most expensive part of a check
-            elif compare(n).agreement == "contradicts" or (
-                held and not missing and not any(n in h for h in held)
-            ):
+            elif n in holding_none or compare(n).agreement == "contradicts":
                 verdicts[n] = "unsupported"
             elif missing:
                 verdicts[n] = "unsupported" if compare(n).has_other_names else "unchecked"
