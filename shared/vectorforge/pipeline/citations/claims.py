@@ -155,7 +155,9 @@ class Evidence:
                 return any(a == claim.text or a.startswith(below) for a in self._addresses)
             case Identifier():
                 forms = {claim.text, f"{claim.text}s"}  # "SDKs" speaks of the SDK
-                return any(form in self._joined for form in forms) or claim.text in self._acronyms
+                if any(form in self._joined for form in forms):
+                    return True
+                return claim.text.isalpha() and claim.text in self._acronyms  # costly, and of letters only
             case Name():
                 return self._holds_name(claim)
             case Date():
