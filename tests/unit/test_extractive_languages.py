@@ -122,6 +122,24 @@ async def test_query_without_accents_finds_the_words_that_have_them() -> None:
     assert (await answer("Prazo de emprestimo", f"{first} {wanted}")).startswith(wanted)
 
 
+@pytest.mark.parametrize(
+    ("query", "other", "wanted"),
+    [
+        ("ISPARTA NASIL BİR ŞEHİR", "Konya geniş bir ovadır.", "Gülleri ısparta yetiştirir."),
+        ("isparta neresidir", "Konya geniş bir ovadır.", "ISPARTA gül yetiştirir."),
+        ("İSTANBUL'DA VAPUR", "Konya geniş bir ovadır.", "Vapurlar istanbul'da kalkar."),
+        ("型番ABC123とは", "型番は背面にある。", "ＡＢＣ１２３は冷蔵庫である。"),
+        ("型番ＡＢＣ-１２３とは", "型番は背面にある。", "ABC-123は冷蔵庫である。"),
+        ("カタカナとは", "漢字は中国の文字である。", "ｶﾀｶﾅは日本の文字である。"),
+        ("ﾊﾞﾅﾅとは", "林檎は赤い果物である。", "バナナは黄色い果物である。"),
+    ],
+)
+async def test_words_match_in_other_width_and_without_turkish_dots(
+    query: str, other: str, wanted: str
+) -> None:
+    assert (await answer(query, f"{other} {wanted}")).startswith(wanted)
+
+
 async def test_words_for_may_and_have_need_not_be_in_the_text() -> None:
     wanted = "Huisdieren: Per woning zijn maximaal twee huisdieren toegestaan."
     others = [

@@ -50,7 +50,7 @@ STOP_WORDS: Final = ENGLISH_STOP_WORDS | frozenset(
     करते करने किया जाता जाती जाते एक इस उस इन उन वह भी तो ही द्वारा लिए साथ तक jakiego jakiej jakim jakich jaką
     jakimi ile czym czego kogo komu skąd został została zostało zostały był była było były ne neyi kimin
     kimdir nedir hangisi oldu cine cum când unde cât câte câți câtă este sunt fost pentru
-    mag heeft hebben posso pode
+    mag heeft hebben posso pode nasil
     של את על מה מי מהו מהי מיהו מיהי מתי איפה היכן למה מדוע כיצד איך האם כמה איזה איזו אילו הוא היא הם
     היה הייתה היתה היו זה זו אשר או גם כי לא אל עם בין יש
     """.split()  # noqa: SIM905
@@ -183,6 +183,8 @@ MARKED_WORD: Final = pattern_of(
     r"(?:[^\W_]|[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0963\u0966-\u109f\u1780-\u17d3])+"
 )
 """Word with the vowel signs of Hebrew, Arabic, Indian and south-east Asian scripts."""
+OTHER_WIDTH: Final = pattern_of(r"[\uff01-\uff5e\uff66-\uffdc]+")
+"""Full-width forms of ASCII, half-width ones of Japanese and Korean."""
 EXACT: Final = pattern_of(r"(?<!\w)[$@#/.-]{0,2}+[^\W_]++(?:[-._/:$]{1,3}+[^\W_]++)++|[$@]\w++")
 """Identifiers, paths and versions, which also count as a whole."""
 IDENTIFIER: Final = pattern_of(r"[^\W\d_]+-?\d")
@@ -216,7 +218,7 @@ PARTICLES: Final = pattern_of(
     r"\A(?:[\u0648\u0628\u0643\u0641]?(?:\u0627\u0644|\u0644\u0644)(?=\w{3})"
     r"|[\u05d1\u05d4\u05d5\u05db\u05dc\u05de\u05e9]+(?=[\u05d0-\u05ea]{3}))"
 )
-"""What Arabic and Hebrew write before a word: its article, "and", "in", "from"."""
+"""What Arabic and Hebrew write before a word: the article, "and", "in"."""
 
 ABBREVIATION: Final = pattern_of(
     r"\b(?:[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Gen|Col|Lt|Sgt|Capt|Rev|Hon|Gov|Sen|Rep|No|Nos|Nr|[Ff]igs?|[Ee]q|[Ss]ec|"

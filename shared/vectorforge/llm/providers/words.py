@@ -71,12 +71,20 @@ def _meaningful(words: set[str], text: str) -> set[str]:
     return words - stop_words | set(_acronyms(stop_words, text) if has_small else ())
 
 
+def _folded(text: str) -> str:
+    """Return the text in lower case, of full and half width in one form, without the dots of İ and ı."""
+    if text.isascii():
+        return text.lower()
+    text = patterns.OTHER_WIDTH.sub(lambda run: unicodedata.normalize("NFKC", run[0]), text)
+    return text.lower().replace("ß", "ss").replace("i\u0307", "i").replace("ı", "i")
+
+
 def terms(text: str) -> frozenset[str]:
     """Return the stems of the words that carry meaning; of scripts without spaces, pairs of characters."""
     if text.isascii():
         words = set(patterns.WORD.findall(text.lower()))
         return frozenset(map(stem, _meaningful(words, text)))
-    words = set(patterns.MARKED_WORD.findall(text.lower().replace("ß", "ss").replace("i\u0307", "i")))
+    words = set(patterns.MARKED_WORD.findall(_folded(text)))
     stems: set[str] = set()
     for word in _meaningful(words, text):
         if runs := patterns.UNSPACED.findall(word):
@@ -90,7 +98,7 @@ def terms(text: str) -> frozenset[str]:
 
 def all_terms(text: str) -> frozenset[str]:
     """Return the terms, and identifiers, paths and versions as a whole; of settings (A_B) only the whole."""
-    return terms(patterns.SETTING.sub(" ", text)) | frozenset(patterns.EXACT.findall(text.lower()))
+    return terms(patterns.SETTING.sub(" ", text)) | frozenset(patterns.EXACT.findall(_folded(text)))
 
 
 _ENOUGH_EVIDENCE = 0.67
@@ -176,7 +184,7 @@ class WeightedQuery:
         self._idf = {t: math.log(1 + (total - counts[t] + 0.5) / (counts[t] + 0.5)) for t in self.terms}
         # fsum, here and in coverage: the order of a set, and so sum's rounding, differs between processes
         self._mass = math.fsum(self._idf.values()) or 1.0
-        parts = frozenset(map(stem, patterns.WORD.findall(" ".join(patterns.EXACT.findall(text.lower())))))
+        parts = frozenset(map(stem, patterns.WORD.findall(" ".join(patterns.EXACT.findall(_folded(text))))))
         self._in_no_text = frozenset(term for term in self.terms - parts if not counts[term])
         """Terms that only headings may have."""
         self.keys = frozenset(term for term in self._in_no_text if any(map(str.isdigit, term)))
@@ -186,7 +194,7 @@ class WeightedQuery:
         most_words = 3 * len(self._identifiers)
         parts = frozenset(map(stem, patterns.WORD.findall(" ".join(self._identifiers)))) - self._identifiers
         if not (self.is_english or self._kind == "number"):
-            words = patterns.WORD.findall(patterns.UNSPACED.sub(" ", text.lower()))
+            words = patterns.WORD.findall(patterns.UNSPACED.sub(" ", _folded(text)))
             written = chain.from_iterable(_acronyms(words, one.piece.text) for one in among)
             acronyms = (self.terms - parts) & frozenset(map(stem, written))
             self._identifiers |= acronyms
