@@ -228,7 +228,7 @@ PARTICLES: Final = pattern_of(
     r"\A(?:[\u0648\u0628\u0643\u0641]?(?:\u0627\u0644|\u0644\u0644)(?=\w{3})"
     r"|[\u05d1\u05d4\u05d5\u05db\u05dc\u05de\u05e9]+(?=[\u05d0-\u05ea]{3}))"
 )
-"""What Arabic and Hebrew write before a word: the article, "and", "in"."""
+"""Prefixes of Arabic and Hebrew words: the article, "and", "in"."""
 
 ABBREVIATION: Final = pattern_of(
     r"\b(?:[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Gen|Col|Lt|Sgt|Capt|Rev|Hon|Gov|Sen|Rep|No|Nos|Nr|[Ff]igs?|[Ee]q|[Ss]ec|"
