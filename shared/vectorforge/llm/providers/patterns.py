@@ -119,11 +119,58 @@ NUMERIC_ANSWER: Final = pattern_of(
     r"|[一二三四五六七八九十百千万萬亿億两兩]+[年月日个個人次岁歲世种種名位]"
     r"|[月火水木金土日]曜|(?:星期|[周週])[一二三四五六日天]|[월화수목금토일]요일"
 )
+DURATION_QUESTION: Final = pattern_of(
+    _words(
+        """
+        how_long wie_?lange (?:dauert|dauern) combien_de_temps durée cu[aá]nto_(?:tiempo|dura|tarda)
+        quanto_(?:tempo|dura|demora) hoe_lang(?:e)? duurt hur_länge hvor_(?:længe|lenge) jak_długo jak_dlouho
+        как_долго сколько_(?:времени|длится) πόσ[οη]_(?:καιρό|ώρα|διαρκεί) ne_kadar_sür\\w*
+        berapa_lama bao_lâu
+        """,
+        """
+        多久 多[长長]_?[时時][间間] 何(?:時間|分|秒|日間|週間|[かヶ]月|年間) どのくらいの(?:時間|期間)
+        얼마나_(?:오래|걸)
+        """,
+    ),
+    re.IGNORECASE,
+)
+DURATION_ANSWER: Final = pattern_of(
+    _words(
+        """
+        (?:milli)?seconds? minutes? hours? (?:week|work|business_)?days? weeks? months? (?:half_a_)?years?
+        decades? centur(?:y|ies) k?m kilomet(?:er|re)s? met(?:er|re)s? miles? feet
+        Sekunden? Minuten? Stunden? (?:Werk|Arbeits|Kalender)?tage? tagen Wochen? Monate?n? Jahre?n? Meter
+        Kilometer secondes? heures? jours? semaines? mois ans? années? segundos? minutos? horas? d[ií]as?
+        semanas? m[eê]s(?:es)? años? anos? second[oi] minut[oi] or[ae] giorn[oi] settiman[ae] mes[ei] ann[oi]
+        uren dagen weken maanden jaar timmar dagar veckor månader år timer dager dage uger måneder
+        godzin\\w* dni tygodni\\w* miesi\\w+ lat минут\\w* час(?:а|ов)? дн(?:я|ей) день недел\\w+ месяц\\w*
+        год(?:а|ов)? лет saat dakika gün hafta ay yıl menit jam hari minggu bulan tahun phút giờ ngày tuần
+        tháng năm
+        """,
+        "[秒分时時日天周週月年][钟鐘间間]?_?[内內]? 小时 小時 ヶ月 か月 [초분일주월년]",
+    ),
+    re.IGNORECASE,
+)
+"""Unit of time or length, which stands with a value (``NUMERIC_ANSWER``)."""
 NAME_QUESTION: Final = pattern_of(
     r"\b(?:who|whom|whose|where"
     r"|(?:what|which) (?:city|country|state|person|team|company|school|university|name))\b",
     re.IGNORECASE,
 )
+DEFINITION_QUESTION: Final = pattern_of(
+    r"\A\W*(?:what(?:(?:'s|’s|s| is| are)\b| does .{1,60} (?:do|mean|stand for|refer to)\b)|qu['’]est-ce"
+    r"|c['’]est quoi\b|[àa] quoi sert|was (?:ist|sind|macht)\b|o que (?:é|são)\b|qu[eé] (?:es|son|hace)\b"
+    r"|(?:che )?cos['’]è|wat (?:is|zijn)\b|vad är\b|hvad? er\b|co to (?:jest|są)\b|что такое\b)|\bnedir\b"
+    r"|とは|って(?:何|なに)|是什[么麼]|什[么麼]是|이?란 (?:무엇|뭐)",
+    re.IGNORECASE,
+)
+"""Query for what something is or does."""
+DEFINITION: Final = pattern_of(
+    r"\s(?:is|are|means?|stands? for|refers? to|est|sont|désigne|ist|sind|bezeichnet|é|são|es|son|è|sono|zijn"
+    r"|är|er|jest|to|это)\s|\s[-–—]\s|とは|は|是|指|[은는란]\s",
+    re.IGNORECASE,
+)
+"""Words between a name and its definition."""
 PROCEDURE: Final = pattern_of(
     r"\b(?:how (?:do|can|should|must|does|is|are|to)|step|order|comment|c[oó]mo)\b|如何|怎么"
     rf"|\bwie\b(?! {_MEASURES}\b)|\b(?:jak|как|πώς|nasıl|hoe|hur|hvordan|bagaimana|thế nào)\b"
@@ -156,12 +203,15 @@ REFERENCE: Final = pattern_of(
 )
 """Sentence that only names another place: "See file types."."""
 
+NAMED: Final = pattern_of(r"(?=[^:]*[^\W\d_])([^:]{1,40}?)(?:: | [-–—] )")
+"""Name that an item explains: "dev: ...", "API - ..."."""
 FENCE: Final = pattern_of(r"\s*(```+|~~~+)")
 INDENTED: Final = pattern_of(r"(?: {4}|\t)\s*\S.*[^.!?]$")
 NESTED: Final = pattern_of(r"(?m)^([ \t]*)\S.*[:{(\[]\n\1(?: {2}|\t)")
 """Line of code or data that opens what the deeper indented ones have: "def name():"."""
 FIELD: Final = pattern_of(
-    r"[*_]{0,2}(?![a-zß-öø-ÿ])[^\W\d_][\w/()-]{0,30}(?: [\w/()-]{1,30}){0,2}[*_]{0,2}:[*_]{0,2}\s+\S"
+    r"[*_]{0,2}(?![a-zß-öø-ÿ])[^\W\d_][\w/()-]{0,30}(?: [\w/()-]{1,30}){0,2}[*_]{0,2}"
+    r"(?::[*_]{0,2}\s+|：[*_]{0,2}\s*)\S"
 )
 """Line of a list without markers: "Date: 2026-08-19"."""
 HEADING: Final = pattern_of(r"\s{0,3}#{1,6}\s")
@@ -177,12 +227,13 @@ CELL_END: Final = pattern_of(r"(?<!\\)\|")
 LABEL_LIKE: Final = pattern_of(r"\[(?:source|sources|context)?\s*\d[\d,; ]*\]", re.IGNORECASE)
 COMMENT: Final = pattern_of(r"<!--.*?-->", re.DOTALL)
 MARKUP: Final = pattern_of(
-    r"!\[[^\]\n]{0,200}\]\([^)\n]{0,500}\)|\[(?P<link>[^\[\]\n]{1,300})\]\([^()\n]{0,500}(?:\([^()\n]{0,100}\))?[^()\n]{0,100}\)"
-    r"|<(?P<address>(?:https?://|mailto:)[^<>\s]{1,500}|[\w.+-]{1,64}@[\w.-]{1,255})>|~~[^~\n]{1,300}~~"
-    r"|(?<![\w\]])\[(?P<reference>[^\[\]\n]{1,300})(?<!\d)\]\[[^\[\]\n]{0,80}\]"
-    r"|`(?P<code>[^`\n]{1,200})`|(?<![\w*])(?P<mark>\*{1,3})(?=[^\s*])(?P<strong>[^*\n]{0,300}[^\s*])(?P=mark)(?![\w*])"
-    r"|(?<!\w)(?P<line>_{1,3})(?=[^\s_])(?P<italic>[^_\n]{0,300}[^\s_])(?P=line)(?!\w)"
-    r"|</?(?P<inline>b|i|u|em|strong|code|kbd|sup|sub|span)(?:\s[^<>\n]{0,300})?>|</?(?:a|br|details|div|img|p|summary)\b[^<>\n]{0,300}>|\n\s*>|\\(?P<escaped>[!-/:-@\[-`{-~])"
+    r"!\[[^\]\n]{0,200}\]\([^)\n]{0,500}\)|\[(?P<link>[^\[\]]{1,300})\]\([^()\n]{0,500}(?:\([^()\n]{0,100}\))?[^()\n]{0,100}\)"
+    r"|<(?P<address>(?:https?://|mailto:)[^<>\s]{1,500}|[\w.+-]{1,64}@[\w.-]{1,255})>|~~[^~]{1,300}~~"
+    r"|(?<![\w\]])\[(?P<reference>[^\[\]]{1,300})(?<!\d)\]\[[^\[\]\n]{0,80}\]"
+    r"|`(?P<code>[^`\n]{1,200})`|(?<![*])(?<![^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])(?P<mark>\*{1,3})(?=[^\s*])"
+    r"(?P<strong>[^*]{0,300}[^\s*])(?P=mark)(?![*])(?![^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])"
+    r"|(?<!\w)(?P<line>_{1,3})(?=[^\s_])(?P<italic>[^_]{0,300}[^\s_])(?P=line)(?!\w)"
+    r"|</?(?P<inline>b|i|u|em|strong|code|kbd|sup|sub|span)(?:\s[^<>\n]{0,300})?>|</?(?:a|br|button|d[dlt]|details|div|fig(?:ure|caption)|h[1-6r]|iframe|img|li|[ou]l|p|summary|t[dhr])\b[^<>]{0,300}>|\n\s*>|\\(?P<escaped>[!-/:-@\[-`{-~])"
     r"|(?P<entity>&(?!(?:lt|gt|amp);)#?[A-Za-z0-9]{2,8};)"
 )
 NEEDS_CODE: Final = pattern_of(r"[*<>\[\]|\\]|\b__|(?<!\w)_|_(?!\w)")

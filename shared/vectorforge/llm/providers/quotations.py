@@ -265,7 +265,15 @@ def _is_title(text: str, block: _Block, chunk: str, last: int) -> bool:
     if patterns.QUESTION.search(text) and not patterns.SENTENCE_END.search(text):
         return True
     around = chunk[max(0, block.start - 2) : block.start] + chunk[block.end : block.end + 2]
-    return text[-1:].isalnum() and not around.strip() and not patterns.CLAUSE.search(text)
+    if patterns.CLAUSE.search(text) or _is_value(text):
+        return False
+    return text[-1:].isalnum() and not around.strip()
+
+
+def _is_value(text: str) -> bool:
+    """Return True for a name with a number: "Calories: 205"."""
+    _, _, value = text.replace("：", ":").partition(":")
+    return bool(patterns.FIELD.match(text) and patterns.NUMERIC_ANSWER.search(value))
 
 
 def _quoted(text: str, block: _Block) -> str:
@@ -288,8 +296,8 @@ def _quoted(text: str, block: _Block) -> str:
 def _subject(quoted: str, text: str, block: _Block) -> str:
     if block.kind == "row":
         return _cells(text)[0] if "|" in text else quoted.partition(";")[0].partition(": ")[2]
-    name, colon, _ = quoted.partition(": ")
-    return name if colon and len(name) <= 40 and block.kind in ("item", "step") else ""
+    name = patterns.NAMED.match(quoted) if block.kind in ("item", "step") else None
+    return name[1] if name else ""
 
 
 def _cells(row: str) -> list[str]:
@@ -299,7 +307,10 @@ def _cells(row: str) -> list[str]:
 
 def _plain(text: str) -> str:
     """Return a text on one line without Markdown and the tags that Markdown allows."""
-    return " ".join(patterns.MARKUP.sub(_unmarked, patterns.MARKER.sub("", text)).split())
+    plain = " ".join(patterns.MARKUP.sub(_unmarked, patterns.MARKER.sub("", text)).split())
+    if plain.count("**") == 1:  # the other mark is in another sentence of the paragraph
+        return plain.removeprefix("**").removesuffix("**")
+    return plain
 
 
 def _unmarked(match: re.Match[str]) -> str:

@@ -130,6 +130,8 @@ _WEIGHT_KEY = 0.2  # a subject that the query names, even by words that most sen
 _WEIGHT_OPENING = 0.5
 _PENALTY_SHORT = 0.1
 _PENALTY_FRAGMENT = 0.1
+_NAME_CHARS = 80
+"""Beginning of a sentence with what it defines."""
 _SHORT = 30
 """Characters; shorter texts are rarely sentences."""
 
@@ -163,6 +165,7 @@ _KINDS = {
     "number": patterns.NUMERIC_QUESTION,
     "name": patterns.NAME_QUESTION,
     "reason": patterns.REASON_QUESTION,
+    "definition": patterns.DEFINITION_QUESTION,
 }
 """Kind of query -> its pattern; the first one that a query has counts."""
 
@@ -174,6 +177,7 @@ class WeightedQuery:
         self.text = text
         self.terms = all_terms(text)
         self._kind = next((kind for kind, query in _KINDS.items() if query.search(text)), "")
+        self._wants_duration = bool(patterns.DURATION_QUESTION.search(text))
         # Stems are English: forms of another language's word have their start in common.
         self.is_english = bool(patterns.ENGLISH_QUERY.search(text))
         inflected = frozenset() if self.is_english else self.terms
@@ -223,25 +227,39 @@ class WeightedQuery:
         score += _WEIGHT_OPENING * self.coverage(candidate.opens)
         score += _WEIGHT_RANK / (1 + candidate.source)
         score += _WEIGHT_RELEVANCE * candidate.relevance
-        score += _WEIGHT_TYPE * self._answer_type(piece)
+        score += _WEIGHT_TYPE * self._answer_type(candidate)
         if candidate.subject and candidate.subject <= self.terms:
             score += _WEIGHT_KEY + _WEIGHT_SUBJECT * self.coverage(candidate.subject)
         score -= _PENALTY_SHORT * (piece.kind == "prose" and len(piece.text) < _SHORT)
         score += self._has_identifiers(candidate.terms | candidate.before)
         return score - _PENALTY_FRAGMENT * piece.is_fragment
 
-    def _answer_type(self, piece: Piece) -> float:
+    def _answer_type(self, candidate: Candidate) -> float:
         """Return 1 if a piece is what the query asks for (a step, a number, a name, a reason), else 0."""
+        piece = candidate.piece
+        if self._kind == "definition":
+            return float(self._defines(candidate))
         if self._kind == "step":
             return float(piece.kind == "step")
         if self._kind == "number":
-            return float(bool(patterns.NUMERIC_ANSWER.search(piece.text)))
+            has_number = bool(patterns.NUMERIC_ANSWER.search(piece.text))
+            is_other = self._wants_duration and not patterns.DURATION_ANSWER.search(piece.text)
+            return has_number * (0.5 if is_other else 1.0)
         if self._kind == "name":
             names = (word for word in patterns.WORD.findall(piece.text)[1:] if word[0].isupper())
             return float(any(name.casefold() not in self._words for name in names))
         if self._kind == "reason":
             return float(bool(patterns.REASON_ANSWER.search(piece.text)))
         return 0.5
+
+    def _defines(self, candidate: Candidate) -> bool:
+        """Return True if the query names what the piece begins with, or the heading right above it."""
+        if candidate.opens and candidate.opens <= self.terms:
+            return True
+        text = candidate.piece.text[:_NAME_CHARS]
+        verb = patterns.DEFINITION.search(text)
+        name = terms(text[: verb.start()]) if verb else frozenset()
+        return bool(name) and name <= self.terms
 
     def headings(self, piece: Piece) -> list[str]:
         """Return the headings that a quotation of the piece needs.
