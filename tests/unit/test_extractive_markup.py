@@ -104,3 +104,9 @@ async def test_line_with_a_value_is_no_title() -> None:
     assert (await answer("金汤力的卡路里是多少？", recipe)).startswith("金汤力:\n预估卡路里：205 大卡")
     tea = "# Tea\n\nA drink of leaves.\n\nTotal calories: 3 kcal\n\n## Steps\n\n- Wait.\n"
     assert (await answer("How many calories has tea?", tea)).startswith("Tea:\nTotal calories: 3 kcal")
+
+
+async def test_long_query_with_what_is_none_for_a_definition() -> None:
+    first = "Two ways to return the rented bicycles are the station and the shop."
+    text = f"Rented bicycles are blue. {first}"
+    assert (await answer("What are the two ways to return rented bicycles?", text)).startswith(first)

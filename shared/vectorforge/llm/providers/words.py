@@ -130,6 +130,8 @@ _WEIGHT_KEY = 0.2  # a subject that the query names, even by words that most sen
 _WEIGHT_OPENING = 0.5
 _PENALTY_SHORT = 0.1
 _PENALTY_FRAGMENT = 0.1
+_NAME_WORDS = 3
+"""Words of a query for a definition; with longer ones fewer first citations were right."""
 _NAME_CHARS = 80
 """Beginning of a sentence with what it defines."""
 _SHORT = 30
@@ -177,6 +179,8 @@ class WeightedQuery:
         self.text = text
         self.terms = all_terms(text)
         self._kind = next((kind for kind, query in _KINDS.items() if query.search(text)), "")
+        if self._kind == "definition" and sum(map(_word_share, self.terms)) > _NAME_WORDS:
+            self._kind = ""  # "What are the two ways to ..."
         self._wants_duration = bool(patterns.DURATION_QUESTION.search(text))
         # Stems are English: forms of another language's word have their start in common.
         self.is_english = bool(patterns.ENGLISH_QUERY.search(text))
