@@ -102,6 +102,8 @@ async def test_invalid_credentials_return_identical_401_responses(api: Served) -
     [
         ({"name": ""}, "name"),
         ({"name": "x" * 101}, "name"),
+        ({"name": "two\nlines"}, "name"),
+        ({"name": "txt\u202eexe"}, "name"),
         ({"name": "n", "scope": "root"}, "scope"),
         ({"name": "n", "expires_in_days": 0}, "expires_in_days"),
         ({"name": "n", "expires_in_days": 3651}, "expires_in_days"),

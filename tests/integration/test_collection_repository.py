@@ -63,6 +63,19 @@ class TestCollections:
             with pytest.raises(InvalidInputError):
                 await make_collection(tenant_db, name)
 
+    @pytest.mark.parametrize("name", ["two\nlines", "bell\x07", "line\u2028end", "txt\u202eexe", "a\u2066b"])
+    async def test_collection_with_control_character_in_name_is_rejected(
+        self, tenant_db: TenantDatabase, name: str
+    ) -> None:
+        collection = await make_collection(tenant_db, "mi\u200cخواهم \u200fא\u200d")
+        for change in (
+            make_collection(tenant_db, name),
+            CollectionRepository(tenant_db).update(collection.id, name=name),
+        ):
+            with pytest.raises(InvalidInputError, match="name must not contain line breaks") as caught:
+                await change
+            assert caught.value.field == "name"
+
     @pytest.mark.parametrize("metric", DistanceMetric)
     @pytest.mark.parametrize("dimension", [1, 768, 1900, 1901, 2000, 2001, 4000, 4001, 16_000])
     async def test_collection_of_each_dimension_gets_its_space(

@@ -285,6 +285,8 @@ async def test_failing_row_is_reported_and_others_ingested(shop: Shop) -> None:
     assert [failure.source for failure in summary.failures] == ["articles#2"]
     with pytest.raises(InvalidInputError):
         await shop.ingest(source_name=" ")
+    with pytest.raises(InvalidInputError, match="--source-name must not contain line breaks"):
+        await shop.ingest(source_name="two\nlines")
 
 
 # The command itself: JSON for programs, exit codes, no secret in its output even with --debug

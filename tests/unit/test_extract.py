@@ -13,7 +13,8 @@ from reportlab.pdfgen.canvas import Canvas
 
 from tests.support.documents import PAGE, PAGE_TEXT, one, pdf, reason, word_document
 from vectorforge.errors import ExtractionError
-from vectorforge.ingestion.extract import extract, media, split
+from vectorforge.ingestion.extract import PartReader, extract, media, split
+from vectorforge.ingestion.types import DocumentPart, ExtractedDocument, ExtractionLimits
 
 
 class TestFormats:
@@ -149,6 +150,13 @@ class TestRecords:
     def test_jsonl_line_without_text_is_rejected_with_advice(self) -> None:
         with pytest.raises(ExtractionError, match=r"text, content or body: rename .* JSON or CSV"):
             extract(b'{"title": "x"}', source="f.jsonl")
+
+    async def test_stored_title_is_one_line_without_controls(self) -> None:
+        line = json.dumps({"text": "a", "title": " Price\n list \u202etxt.\u0007 می\u200cخواهم"})
+        parts = [DocumentPart(line.encode(), "f#1", media.RECORD), DocumentPart(b"a", "f.txt", None)]
+        read = await PartReader(ExtractionLimits()).read_all([(part, "two\tparts", {}) for part in parts])
+        titles = [one.title for one in read if isinstance(one, ExtractedDocument)]
+        assert titles == ["Price list txt. می\u200cخواهم", "two parts"]
 
     def test_jsonl_with_nul_or_surrogates_is_cleaned(self) -> None:
         line = rb'{"text": "a\u0000b\ud800c", "title": "t\u0000", "metadata": {"k\u0000": ["\udfff"]}}'

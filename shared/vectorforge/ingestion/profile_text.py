@@ -16,6 +16,7 @@ from vectorforge.ingestion.drafts import draft_chunks, draft_document
 from vectorforge.ingestion.extract import media
 from vectorforge.ingestion.extract.decode import clean, clean_json, composed
 from vectorforge.ingestion.types import ExtractedDocument, ExtractionLimits, TextSpan
+from vectorforge.names import one_line
 from vectorforge.profile_types import ChunkMetadata, SourceType, VectorChunk
 from vectorforge.types import DocumentDraft
 
@@ -236,7 +237,7 @@ def _draft(
 ) -> Drafted:
     text = clean(document.text)[0] if document.spans else composed(document.text)
     limits.check_chars(len(text))
-    title = clean(document.title)[0].strip()[:500] if document.title else None
+    title = one_line(clean(document.title)[0])[:500] if document.title else None
     source_id = clean(document.source_id)[0]
     extra, _ = clean_json(dict(document.metadata))
     metadata = ChunkMetadata(profile_id, document.source_type, source_id, title, extra)

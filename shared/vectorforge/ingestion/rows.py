@@ -16,6 +16,7 @@ from vectorforge.ingestion.extract.decode import clean, clean_json, replaced_war
 from vectorforge.ingestion.language import with_language
 from vectorforge.ingestion.pipeline import IngestionPipeline
 from vectorforge.ingestion.types import MAX_SOURCE_CHARS, DocumentResult, ExtractedDocument
+from vectorforge.names import check_name, one_line
 from vectorforge.types import ROW_VERSION, Collection
 
 _MAX_NAME_CHARS = 200
@@ -49,6 +50,7 @@ class RowMapping:
             raise InvalidInputError(
                 f"The name of the rows must have 1 to {_MAX_NAME_CHARS} characters.", field="--source-name"
             )
+        check_name(self.name, "--source-name")
         if not self.text:
             raise InvalidInputError("At least one column must make the text.", field="--text")
         if ROW_VERSION in self.metadata:
@@ -89,7 +91,7 @@ class RowMapping:
         text, in_text = clean(text)
         if not text.strip():
             return None
-        title = clean(_text(row[self.title]))[0].strip()[:500] if self.title else ""
+        title = one_line(clean(_text(row[self.title]))[0])[:500] if self.title else ""
         metadata, in_metadata = clean_json(
             {column: value for column in self.metadata if (value := _json(row[column])) is not None}
         )

@@ -50,15 +50,19 @@ async def test_conversation_is_renamed_and_keeps_the_name(
 ) -> None:
     async with api.client(tenant) as client:
         conversation = await begin(client)
-        renamed = await client.patch(f"{PATH}/{conversation}", json={"title": "  Kettles  "})
+        renamed = await client.patch(f"{PATH}/{conversation}", json={"title": "  \u202eKettles\nat home "})
         await ask(client, "How long does the kettle take?", conversation)
         shown = (await client.get(f"{PATH}/{conversation}")).json()
         refused = [await client.patch(f"{PATH}/{conversation}", json=body) for body in INVALID]
+        unnamed = await begin(client)
+        await ask(client, "How long\ndoes the kettle take?", unnamed)
+        default = (await client.get(f"{PATH}/{unnamed}")).json()["title"]
         await client.delete(f"{PATH}/{conversation}")
         gone = await client.patch(f"{PATH}/{conversation}", json={"title": "Gone"})
-    assert (renamed.status_code, renamed.json()["title"]) == (200, "Kettles")
-    assert (shown["title"], shown["message_count"]) == ("Kettles", 2)
+    assert (renamed.status_code, renamed.json()["title"]) == (200, "Kettles at home")
+    assert (shown["title"], shown["message_count"]) == ("Kettles at home", 2)
     assert [(one.status_code, one.json()["errors"][0]["field"]) for one in refused] == [(422, "title")] * 3
+    assert default == "How long does the kettle take?"
     assert gone.status_code == 404
 
 

@@ -9,6 +9,7 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError
+from vectorforge.names import check_name
 from vectorforge.types import Scope
 
 if TYPE_CHECKING:
@@ -134,11 +135,12 @@ class ApiKeyRepository:
         """Make a key; its name has 1 to 100 characters, its lifetime is 1 s to 3,650 days, or None: no end.
 
         Raises:
-            InvalidInputError: The name or the lifetime is out of range, or the name has a NUL.
+            InvalidInputError: The name or the lifetime is out of range, or the name has a control character.
             ConflictError: The tenant has 1,000 keys.
         """
         if not 1 <= len(name) <= MAX_KEY_NAME_CHARS:
             raise InvalidInputError(f"name must have 1 to {MAX_KEY_NAME_CHARS} characters.", field="name")
+        check_name(name)
         if lifetime is not None and not timedelta(seconds=1) <= lifetime <= MAX_LIFETIME:
             raise InvalidInputError(
                 "expires_in_days must be at most 3,650, and the lifetime at least 1 second.",

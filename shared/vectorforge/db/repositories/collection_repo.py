@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 from vectorforge.db.repositories.embedding_space_repo import ENSURE_SPACE, MAX_HALF_DIMENSION, ensured_space
 from vectorforge.db.tenant_database import TenantDatabase
 from vectorforge.errors import ConflictError, InvalidInputError, RefusedRowError
+from vectorforge.names import check_name
 from vectorforge.types import Collection, DistanceMetric, SearchMode, SearchSettings, VectorIndex
 
 MAX_NAME_CHARS = 200
@@ -155,7 +156,7 @@ class CollectionRepository:
         """Make an empty collection.
 
         Args:
-            name: Unique within the tenant, 1 to 200 characters, not only blanks.
+            name: Unique within the tenant, 1 to 200 characters, not only blanks, without control characters.
             embedding_provider: Name under which the provider is registered.
             embedding_model: Model of the provider.
             dimension: Length of the model's vectors, 1 to 16,000. An index makes searches fast up to 4,000;
@@ -280,7 +281,7 @@ class CollectionRepository:
 
         Raises:
             ConflictError: Another collection has the name.
-            InvalidInputError: The name has not 1 to 200 characters.
+            InvalidInputError: The name has not 1 to 200 characters, or a control character.
         """
         if name is not None:
             _check(name)
@@ -341,6 +342,7 @@ def _taken(name: str) -> ConflictError:
 def _check(name: str, dimension: int = 1) -> None:
     if not name.strip() or len(name) > MAX_NAME_CHARS:
         raise InvalidInputError(f"name must have 1 to {MAX_NAME_CHARS} characters.", field="name")
+    check_name(name)
     if not 1 <= dimension <= MAX_DIMENSION:
         raise InvalidInputError(f"dimension must be between 1 and {MAX_DIMENSION}.", field="dimension")
 

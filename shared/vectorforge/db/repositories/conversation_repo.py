@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 from vectorforge.db.tenant_database import TenantDatabase, storable_text
 from vectorforge.errors import ConflictError, InvalidInputError
+from vectorforge.names import one_line
 from vectorforge.types import Location, location_text
 
 MAX_TITLE_CHARS = 200
@@ -65,7 +66,7 @@ _APPEND = """
 WITH grown AS (
     UPDATE vectorforge.conversations
     SET message_count = message_count + 2, updated_at = now(),
-        title = CASE WHEN title = '' THEN left(%(question)s, 200) ELSE title END
+        title = CASE WHEN title = '' THEN %(title)s ELSE title END
     WHERE tenant_id = %(tenant_id)s AND id = %(id)s AND message_count + 2 <= %(max_messages)s
     RETURNING message_count
 )
@@ -327,6 +328,7 @@ class ConversationRepository:
         values = {
             "id": conversation_id,
             "question": storable_text(question),
+            "title": one_line(storable_text(question))[:MAX_TITLE_CHARS],
             "answer": storable_text(answer),
             "query_id": query_id,
             "details": details,
@@ -373,7 +375,7 @@ class ConversationRepository:
 def _checked(title: str) -> str:
     if len(title) > MAX_TITLE_CHARS:
         raise InvalidInputError(f"title must have at most {MAX_TITLE_CHARS} characters.", field="title")
-    return storable_text(title)
+    return one_line(storable_text(title))
 
 
 def _stored_name(credential: str | None) -> str | None:

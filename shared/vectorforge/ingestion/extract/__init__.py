@@ -32,6 +32,7 @@ from vectorforge.ingestion.types import (
     ReadText,
     TextSpan,
 )
+from vectorforge.names import one_line
 
 __all__ = ["PartReader", "extract", "split"]
 
@@ -198,7 +199,7 @@ class PartReader:
             warnings.append(replaced_warning(replaced, "of title and metadata that cannot be stored"))
         return replace(
             document,
-            title=chosen.strip()[:_MAX_TITLE_CHARS] or None,
+            title=one_line(chosen)[:_MAX_TITLE_CHARS] or None,
             metadata=with_language(cleaned, document.text),
             warnings=tuple(dict.fromkeys(warnings)),
             parent_source=part.parent_source,
