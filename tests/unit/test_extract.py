@@ -188,6 +188,13 @@ class TestDecoding:
         text = one(content.encode(), name).text
         assert ("f\u00fcr" in text, "M\u00f6bel" in text) == (True, True)
 
+    @pytest.mark.parametrize("name", ["a.txt", "a.md", "a.html", "a.csv", "a.json", "a.jsonl"])
+    def test_characters_without_width_are_removed_and_joiners_stay(self, name: str) -> None:
+        words = "em\ufeffploy\u00adee pass\u2060word می\u200cخواهم a\u200db \u200eא\u200f"
+        content = {"a.csv": f"name;place\n{words};x", "a.html": f"<p>{words}</p>"}.get(name, words)
+        content = json.dumps({"text": words}, ensure_ascii=False) if ".json" in name else content
+        assert "employee password می\u200cخواهم a\u200db \u200eא\u200f" in one(content.encode(), name).text
+
     def test_letters_of_pdf_are_composed_and_keep_their_place(self) -> None:
         pdfmetrics.registerFont(TTFont("Vera", "Vera.ttf"))
         out = io.BytesIO()

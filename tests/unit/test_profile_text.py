@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from vectorforge.errors import InvalidInputError
-from vectorforge.ingestion.profile_text import row_documents, skills_document, summary_document
+from vectorforge.ingestion.chunk import ChunkingConfig
+from vectorforge.ingestion.profile_text import (
+    ProfileDocument,
+    draft_profile,
+    row_documents,
+    skills_document,
+    summary_document,
+)
+from vectorforge.ingestion.types import ExtractionLimits
 from vectorforge.profile_types import SourceType
 
 
@@ -94,3 +102,10 @@ def test_skills_become_one_document_grouped_by_category() -> None:
     (document,) = skills_document(skills)
     assert document.text == "# Skills\n\nLanguages: Python (expert, Years 8), SQL\n\nBaking"
     assert (document.source_type, document.source_id) == (SourceType.SKILL, "all")
+
+
+def test_characters_without_width_are_removed_from_texts() -> None:
+    text = "The em\ufeffploy\u00adee moved the warehouse."
+    documents = [ProfileDocument(SourceType.CV, "1", text)]
+    [(document, [chunk])] = draft_profile(7, documents, ChunkingConfig(), ExtractionLimits())
+    assert document.text == chunk.text == "The employee moved the warehouse."

@@ -19,7 +19,7 @@ from vectorforge.errors import (
     log_unexpected,
 )
 from vectorforge.ingestion.extract import media
-from vectorforge.ingestion.extract.decode import clean, clean_json, composed
+from vectorforge.ingestion.extract.decode import clean, clean_json, composed, without_invisible
 from vectorforge.ingestion.types import MAX_SOURCE_CHARS, ExtractedDocument, IngestionError, TextChunk
 from vectorforge.types import Collection
 
@@ -65,10 +65,12 @@ def as_stored(group: SourceDocuments, splitter: RecursiveSplitter) -> ExtractedD
         ExtractionError: ``empty``: no chunk has 50 characters.
     """
     ready = {doc["chunk_index"]: doc["content"] for doc in group.documents if "chunk_index" in doc}
-    whole = [composed(doc["content"]) for doc in group.documents if "chunk_index" not in doc]
+    whole = [
+        without_invisible(composed(doc["content"])) for doc in group.documents if "chunk_index" not in doc
+    ]
     text, chunks, next_index = "", list[TextChunk](), max(ready, default=-1) + 1
     for index in sorted(ready):
-        content = composed(ready[index])
+        content = without_invisible(composed(ready[index]))
         chunks += _chunk(group, index, content.strip(), len(text) + _blanks_before(content))
         text += content + _BETWEEN_CHUNKS
     for content in whole:

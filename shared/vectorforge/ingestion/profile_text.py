@@ -14,7 +14,7 @@ from vectorforge.errors import InvalidInputError
 from vectorforge.ingestion.chunk import ChunkingConfig
 from vectorforge.ingestion.drafts import draft_chunks, draft_document
 from vectorforge.ingestion.extract import media
-from vectorforge.ingestion.extract.decode import clean, clean_json, composed
+from vectorforge.ingestion.extract.decode import clean, clean_json, composed, without_invisible
 from vectorforge.ingestion.types import ExtractedDocument, ExtractionLimits, TextSpan
 from vectorforge.names import one_line
 from vectorforge.profile_types import ChunkMetadata, SourceType, VectorChunk
@@ -235,7 +235,7 @@ def draft_profile(
 def _draft(
     profile_id: int, document: ProfileDocument, chunking: ChunkingConfig, limits: ExtractionLimits
 ) -> Drafted:
-    text = clean(document.text)[0] if document.spans else composed(document.text)
+    text = clean(document.text)[0] if document.spans else without_invisible(composed(document.text))
     limits.check_chars(len(text))
     title = one_line(clean(document.title)[0])[:500] if document.title else None
     source_id = clean(document.source_id)[0]

@@ -12,14 +12,12 @@ from enum import StrEnum
 from typing import Any, Final
 from unicodedata import bidirectional
 
-from vectorforge.ingestion.extract.decode import clean, composed
+from vectorforge.ingestion.extract.decode import clean, composed, without_invisible
 from vectorforge.ingestion.types import ExtractionLimits, ReadText, SpanKind, TextSpan
 from vectorforge.types import Location
 
 _MAX_LEVEL: Final = 6
 _CONTROLS: Final = re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_INVISIBLE: Final = re.compile("[\u00ad\u200b\u2060\ufeff]")
-"""Soft hyphens and other characters without width, which cut the words of a search."""
 NUMBER: Final = re.compile(r"[-+(]?[$€£¥]?\s*\d[\d.,' ]*\s*[%$€£¥)]?")
 _MAX_HEADER_CHARS: Final = 80
 
@@ -154,7 +152,7 @@ class _Composer:
                 self._append(block.kind, _row(block.header, row.cells), SpanKind.ROW, row.location)
             return
         text = _printable(block.text)
-        text = text if block.places else _INVISIBLE.sub("", text)
+        text = text if block.places else without_invisible(text)
         if block.kind is BlockKind.HEADING:
             line = " ".join(text.split())
             level = block.level
@@ -237,7 +235,7 @@ def row_text(header: Sequence[str], cells: Sequence[str]) -> str:
 
 
 def _row(header: Sequence[str], cells: Sequence[str]) -> str:
-    return _INVISIBLE.sub("", _printable(row_text(header, cells)))
+    return without_invisible(_printable(row_text(header, cells)))
 
 
 def _printable(text: str) -> str:

@@ -13,6 +13,7 @@ from vectorforge.errors import ExtractionError
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _BOMS = (  # UTF-32 first: its little-endian mark begins with UTF-16's
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -66,7 +67,7 @@ def decode(content: bytes, declared: str | None = None) -> tuple[str, list[str]]
     text, replaced = clean(text)
     if replaced:
         warnings.append(replaced_warning(replaced))
-    return normalize("NFC", text), warnings
+    return normalize("NFC", without_invisible(text)), warnings
 
 
 def replaced_warning(number: int, which: str = "that cannot be stored (NUL or lone surrogates)") -> str:
@@ -77,6 +78,11 @@ def replaced_warning(number: int, which: str = "that cannot be stored (NUL or lo
 def clean(text: str) -> tuple[str, int]:
     """Replace NUL and lone surrogates one for one, so that offsets stay valid; also return their number."""
     return _UNSTORABLE.subn(REPLACEMENT, text)
+
+
+def without_invisible(text: str) -> str:
+    """Remove soft hyphens and other characters without width, which cut the words of a search."""
+    return text if text.isascii() else _INVISIBLE.sub("", text)
 
 
 def composed(text: str) -> str:
