@@ -136,13 +136,14 @@ class TestJson:
         }
         document = one(json.dumps(value).replace("1.1,", "1.10,").encode(), "a.json")
         assert document.text.split("\n\n") == [
-            "title: Shop",
+            "# Shop",
             "owner.name: Ann; owner.phones: 1, 2",
             "items.sku: 7; items.price: 1.10; items.new: true",
             "items.sku: 8",
             "about: First line.\nSecond line.",
         ]
         assert document.title == "Shop"
+        assert one(b'{"title": "Shop", "owner": "Ann"}', "a.json").text == "title: Shop; owner: Ann"
 
     def test_list_of_objects_reads_as_table(self) -> None:
         assert one(b'[{"a": 1, "b": "x"}, {"a": 2}, 3]', "a.json").text == "a: 1; b: x\n\na: 2\n\n3"

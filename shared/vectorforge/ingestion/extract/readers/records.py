@@ -15,7 +15,7 @@ from itertools import chain, islice
 from typing import Any
 
 from vectorforge.errors import ExtractionError
-from vectorforge.ingestion.extract.blocks import Block, BlockKind, Reading, Row, paragraph
+from vectorforge.ingestion.extract.blocks import Block, BlockKind, Reading, Row, heading, paragraph
 from vectorforge.ingestion.extract.decode import clean, clean_json, decode, replaced_warning
 from vectorforge.ingestion.extract.media import PLAIN, RECORD
 from vectorforge.ingestion.types import MAX_SOURCE_CHARS, DocumentPart, ExtractedDocument
@@ -217,6 +217,7 @@ def read_json(content: bytes) -> Reading:
 
     Keys of nested objects are joined by dots; the items of a list of objects are paragraphs, and a list of
     scalars is a value. A text of several lines is a paragraph of its own. Null and empty values are left out.
+    A title that is the outermost object's only value on one line is a heading: what follows is its text.
 
     Returns:
         ``title`` is the field of this name of the outermost object.
@@ -227,7 +228,14 @@ def read_json(content: bytes) -> Reading:
     text, warnings = decode(content)
     value = parse_json(text)
     title = value.get("title") if isinstance(value, Mapping) else None
-    return Reading(map(paragraph, _paragraphs(value)), title if isinstance(title, str) else None, warnings)
+    if not isinstance(title, str):
+        return Reading(map(paragraph, _paragraphs(value)), None, warnings)
+    texts = _paragraphs(value)
+    first = next(texts, "")
+    is_title = first == f"title: {title.strip()}"
+    return Reading(
+        chain([heading(title) if is_title else paragraph(first)], map(paragraph, texts)), title, warnings
+    )
 
 
 def _paragraphs(value: Any) -> Iterator[str]:
