@@ -128,6 +128,22 @@ async def test_query_without_logged_text_says_what_is_missing(
         assert (body["logged_sha256"], body["messages"]) == (None, None)  # no hash to guess a text by
 
 
+async def test_exchange_erased_before_the_query_is_not_rebuilt(client: httpx2.AsyncClient) -> None:
+    conversation = (await client.post("/v1/conversations")).json()["id"]
+    collection = (await client.get("/v1/collections")).json()["collections"][0]["id"]
+    in_conversation = {"conversation_id": conversation, "rewrite": False}
+    await asked(client, **in_conversation)
+    await add_documents(client, collection, milk="Milk is heated to sixty degrees.")
+    await asked(client, **in_conversation, query="How hot is milk?")
+    documents = (await client.get(f"/v1/collections/{collection}/documents")).json()["documents"]
+    (milk,) = [one["id"] for one in documents if one["source"] == "milk.md"]
+    assert (await client.delete(f"/v1/documents/{milk}")).status_code == 200
+    query_id = await asked(client, **in_conversation, query="How hot is tea?")
+    status, changes, body = await replayed(client, query_id)
+    assert (status, changes) == ("equal", [])
+    assert "How hot is green tea?" in str(body["messages"])
+
+
 async def test_answer_from_the_cache_has_no_request(client: httpx2.AsyncClient, openai: FakeOpenAI) -> None:
     openai.script(Reply(("Green tea is brewed at eighty degrees [Context 1].",)))
     await asked(client)

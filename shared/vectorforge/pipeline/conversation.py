@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from vectorforge.db.repositories.conversation_repo import ERASED, ConversationRepository
+from vectorforge.db.repositories.conversation_repo import ERASED, ConversationMessage, ConversationRepository
 from vectorforge.deadline import Deadline
 from vectorforge.errors import ConflictError, InvalidInputError, NotFoundError, VectorForgeError, reason_of
 from vectorforge.llm.base import BaseLLMProvider
@@ -105,10 +105,7 @@ class ConversationMemory:
             raise ConflictError(
                 f"Conversation {conversation_id} is full: {self.store.max_messages} messages are the limit."
             )
-        # calls of tools alone, and erased exchanges
-        blank = {message.query_id for message in messages if message.content in ("", ERASED)}
-        messages = [message for message in messages if message.query_id not in blank]
-        return [*instructions, *(HistoryMessage(m.role, m.content) for m in messages)]
+        return [*instructions, *(HistoryMessage(m.role, m.content) for m in without_blank(messages))]
 
     async def _delete(self, store: ConversationRepository, conversation_id: UUID) -> None:
         try:
@@ -165,6 +162,12 @@ def trim_history(history: Sequence[HistoryMessage], max_tokens: int, model: str)
     if len(latest) < len(history):
         logger.info("History cut from %d to %d messages", len(history), len(latest))
     return latest
+
+
+def without_blank(messages: Sequence[ConversationMessage]) -> list[ConversationMessage]:
+    """Return messages without exchanges of which a text is erased, or that are calls of tools alone."""
+    blank = {message.query_id for message in messages if message.content in ("", ERASED)}
+    return [message for message in messages if message.query_id not in blank]
 
 
 def without_labels(message: HistoryMessage) -> HistoryMessage:

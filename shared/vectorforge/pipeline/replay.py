@@ -13,7 +13,7 @@ from vectorforge.errors import InvalidInputError
 from vectorforge.llm.registry import LLMProviderRegistry
 from vectorforge.llm.types import Message
 from vectorforge.pipeline.context import ContextBuilder
-from vectorforge.pipeline.conversation import without_labels
+from vectorforge.pipeline.conversation import without_blank, without_labels
 from vectorforge.pipeline.generation import prompt, request_for
 from vectorforge.pipeline.presets import find_preset
 from vectorforge.pipeline.prompts import without_fence_number
@@ -117,7 +117,7 @@ class QueryReplayer:
         if log.conversation_id is not None:
             stored = await self.conversations.last_messages(log.conversation_id, _MAX_MESSAGES)
             own = [place for place, message in enumerate(stored) if message.query_id == log.id]
-            earlier = list(stored[: own[0]]) if own else []
+            earlier = without_blank(stored[: own[0]]) if own else []
         if len(earlier) < count:
             replay.note("not_logged", "The earlier messages of this query are not stored, or no longer.")
         return [without_labels(HistoryMessage(m.role, m.content)) for m in earlier[-count:]]
