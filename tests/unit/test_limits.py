@@ -24,10 +24,8 @@ from vectorforge.pipeline.run import QueryRun
 from vectorforge.pipeline.types import HistoryMessage, QueryConfig
 from vectorforge.retriever.base import CleanQuery, CollectionChoice
 
-UNLIMITED = LimitState(None, None, Limits(), None, None, None, None, None, None)
-FULL = LimitState(
-    "requests_per_minute", 5.0, Limits(requests_per_minute=10), 0, None, None, None, 5.0, 3600.0
-)
+UNLIMITED = LimitState(None, None, Limits(), None, None, None, None)
+FULL = LimitState("requests_per_minute", 5.0, Limits(requests_per_minute=10), 0, None, 5.0, 3600.0)
 
 
 class Clock:

@@ -56,8 +56,6 @@ class LimitState:
     limits: Limits
     requests_left: int | None
     tokens_left: int | None
-    cost_left_usd: Decimal | None
-    streams_left: int | None
     minute_reset_s: float | None
     """Seconds until one more request fits into the minute."""
     day_reset_s: float | None
@@ -65,9 +63,9 @@ class LimitState:
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> Self:
         """Return the state of a row of ``vectorforge.reserve``."""
-        values = dict(row)
-        limits = Limits(**{name: values.pop(name) for name in Limits.__dataclass_fields__})
-        return cls(limits=limits, **values)
+        limits = Limits(**{name: row[name] for name in Limits.__dataclass_fields__})
+        own = cls.__dataclass_fields__.keys() - {"limits"}
+        return cls(limits=limits, **{name: row[name] for name in own})
 
 
 LARGEST: Mapping[str, int] = {
