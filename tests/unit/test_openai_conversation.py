@@ -94,6 +94,11 @@ def test_unanswerable_conversation_is_rejected_by_field(messages: list[dict[str,
     assert refused.value.field == field
 
 
+def test_conversation_without_query_is_rejected_with_the_role_to_send() -> None:
+    with pytest.raises(InvalidInputError, match=r"role `user`: send the query .* `input`"):
+        conversation({"role": "assistant", "content": "Once upon"}, field="input")
+
+
 def test_conversation_error_names_field_of_the_router() -> None:
     with pytest.raises(InvalidInputError) as refused:
         conversation(user(""), field="input")

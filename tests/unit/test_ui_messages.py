@@ -107,7 +107,7 @@ def test_long_chat_uses_last_hundred_messages() -> None:
 @pytest.mark.parametrize(
     ("last", "expected_error"),
     [
-        (message("assistant", "Hello"), "must be the user's"),
+        (message("assistant", "Hello"), "must have the role `user`"),
         (message("user", " "), "has no text"),
         (message("user"), "has no text"),
         ({"role": "user", "parts": [{"type": "file", "url": "data:,", "mediaType": "image/png"}]}, "Files"),

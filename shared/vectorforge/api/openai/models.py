@@ -184,7 +184,10 @@ class Conversation:
         _check_results(read, field)
         requested = next((i for i in range(len(read) - 1, -1, -1) if read[i].role == "user"), None)
         if requested is None:
-            raise InvalidInputError("A message must be the user's.", field=field)
+            raise InvalidInputError(
+                f"No message has the role `user`: send the query as the last one of this role in `{field}`.",
+                field=field,
+            )
         query = read[requested].content
         if not query.strip():
             raise InvalidInputError("The query must not be blank.", field=f"{field}.{requested}.content")

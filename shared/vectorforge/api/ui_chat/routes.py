@@ -120,7 +120,7 @@ def question_of(messages: Sequence[UIMessage]) -> str:
     """
     last, field = messages[-1], f"messages.{len(messages) - 1}"
     if last.role != "user":
-        raise InvalidInputError("The last message must be the user's.", field=field)
+        raise InvalidInputError("The last message must have the role `user`.", field=field)
     if any(part.type == "file" for part in last.parts):
         raise InvalidInputError("Files are not supported; send text.", field=f"{field}.parts")
     query = _text(last)
