@@ -235,7 +235,8 @@ class EmbeddedPostgres:
         in a container without an init; PostgreSQL would take either for a server.
         """
         if not wait_until(lambda: not any(processes(self.data_dir)), _ORPHANS_TIMEOUT_S, 0.05):
-            raise DatabaseUnavailableError(f"An earlier PostgreSQL is still ending; see {self.log_path}.")
+            pids = " ".join(map(str, processes(self.data_dir)))
+            raise DatabaseUnavailableError(f"PostgreSQL is still ending: retry, or kill -9 {pids}.")
         (self.data_dir / "postmaster.pid").unlink(missing_ok=True)
         for name in (f".s.PGSQL.{_PORT}.lock", f".s.PGSQL.{_PORT}"):
             (socket_dir / name).unlink(missing_ok=True)

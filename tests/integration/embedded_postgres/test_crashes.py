@@ -10,11 +10,13 @@ import textwrap
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.postgres.embedded import kill, run
 from vectorforge.db.connection import Database
 from vectorforge.db.schema.migrate import migrate
+from vectorforge.errors import DatabaseUnavailableError
 from vectorforge.local.cluster import is_alive
 from vectorforge.local.laptop import leased
 from vectorforge.local.postgres import EmbeddedPostgres
@@ -75,6 +77,22 @@ def test_server_with_stale_pid_file_starts(place: Path) -> None:
     finally:
         other.kill()
         other.wait()
+
+
+@pytest.mark.slow  # the start waits 20 s
+def test_start_beside_process_that_does_not_end_names_what_to_kill(place: Path) -> None:
+    server = EmbeddedPostgres(place / "data")
+    server.start()
+    child = psutil.Process(server.pid).children()[0]
+    child.suspend()
+    try:
+        kill(server)
+        with pytest.raises(DatabaseUnavailableError, match=rf"still ending: retry, or kill -9 {child.pid}\."):
+            EmbeddedPostgres(place / "data").start()
+    finally:
+        child.kill()
+    EmbeddedPostgres(place / "data").start()
+    assert run(server, "SELECT 1") == [(1,)]
 
 
 def test_start_after_an_interrupted_start_succeeds(place: Path) -> None:
