@@ -25,6 +25,7 @@ from vectorforge.errors import VectorForgeError
 from vectorforge.ingestion.types import DocumentStatus
 from vectorforge.llm.types import ProviderCapability, ProviderInfo
 from vectorforge.local.laptop import SAMPLE_PREFIX, LocalSetup, maintain_indexes, sample_documents
+from vectorforge.patterns import compile_patterns
 from vectorforge.types import EXACT_SCAN_LIMIT, Collection
 
 _SAMPLE_QUESTION = "What is VectorForge?"
@@ -84,13 +85,14 @@ async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]
 
 
 async def load_ahead(application: Application, app: FastAPI) -> None:
-    """Load the drivers, default clients and query routers, and enable garbage collection from then on.
+    """Load drivers, default clients, query routers and patterns, and enable garbage collection from then on.
 
     Objects that live as long as the process are not scanned again
     (https://docs.python.org/3/library/gc.html#gc.freeze).
     """
     await application.preload()
     app.state.routers.include(*QUERY_ROUTERS)
+    compile_patterns()
     gc.freeze()
     gc.enable()
 
