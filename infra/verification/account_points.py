@@ -2,14 +2,20 @@
 
 import hashlib
 import json
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from infra.bundling.database_certificates import RDS_ROOTS_SHA256, RDS_ROOTS_URL
 from infra.constructs.python_function import ALIAS
 from infra.data.data_stack import CLIENTS
-from infra.verification.points import AwsPoint, Point, PointSkippedError, require
+from infra.doctor.machine import addresses
+from infra.vendor_addresses import vendor_hosts
+from infra.verification.points import AwsPoint, Point, PointSkippedError, require, wait_for
 from infra.verification.stage import DeployedStage
+from infra.verification.temporary_collection import ask, ingest, temporary_collection
 
 _DEFAULT_ROUTES: Final = {
     "dual_stack": frozenset({"IPv6 outwards"}),
@@ -17,6 +23,7 @@ _DEFAULT_ROUTES: Final = {
     "none": frozenset[str](),
 }
 """Default routes of the functions' subnets, by egress."""
+_AT_A_TIME: Final = 10
 
 
 def migrated(stage: DeployedStage) -> str:
@@ -101,22 +108,86 @@ def _runtime_updates(stage: DeployedStage) -> str:
 def _pinned(stage: DeployedStage) -> str:
     if not stage.settings.database.proxy:
         raise PointSkippedError("the stage has no RDS Proxy")
-    now = datetime.now(UTC)
-    found = stage.aws("cloudwatch").get_metric_statistics(
-        Namespace="AWS/RDS",
-        MetricName="DatabaseConnectionsCurrentlySessionPinned",
-        Dimensions=[{"Name": "ProxyName", "Value": stage.settings.prefix}],
-        StartTime=now - timedelta(hours=1),
-        EndTime=now,
-        Period=60,
-        Statistics=["Maximum"],
-    )
-    points = [point["Maximum"] for point in found["Datapoints"]]
+    pinned = "DatabaseConnectionsCurrentlySessionPinned"
+    points = list(_last_hour(stage, "AWS/RDS", pinned, "Maximum", ProxyName=stage.settings.prefix))
     if not points:
         raise PointSkippedError("the proxy has not reported in the last hour: query, wait, and repeat")
     worst = max(points)
     require(worst == 0, f"up to {worst:g} pinned sessions in the last hour")
     return f"0 pinned sessions at {len(points)} points of the last hour"
+
+
+def _last_hour(
+    stage: DeployedStage, namespace: str, metric: str, statistic: str, **dimensions: str
+) -> Iterator[float]:
+    """Yield a metric's values of the last hour, one a minute, in no order."""
+    now = datetime.now(UTC)
+    found = stage.aws("cloudwatch").get_metric_statistics(
+        Namespace=namespace,
+        MetricName=metric,
+        Dimensions=[{"Name": name, "Value": value} for name, value in dimensions.items()],
+        StartTime=now - timedelta(hours=1),
+        EndTime=now,
+        Period=60,
+        Statistics=[statistic],
+    )
+    yield from (point[statistic] for point in found["Datapoints"])
+
+
+def _connections(stage: DeployedStage) -> str:
+    """Send queries at a time to an instance without a proxy, and read the connections of the last hour."""
+    database = stage.settings.database
+    if database.proxy:
+        raise PointSkippedError("the stage has RDS Proxy")
+    with stage.http() as api, temporary_collection(api) as collection:
+        ingest(api, collection)
+        with ThreadPoolExecutor(_AT_A_TIME) as threads:
+            list(threads.map(lambda _: ask(api, collection), range(_AT_A_TIME)))
+    named = {"DBInstanceIdentifier": stage.settings.prefix}
+
+    def most() -> float | None:
+        values = _last_hour(stage, "AWS/RDS", "DatabaseConnections", "Maximum", **named)
+        return max(values, default=None)
+
+    used = wait_for(most, what="a value of DatabaseConnections")
+    described = f"at most {used:g} of {database.max_connections} connections in the last hour"
+    require(used < 0.8 * database.max_connections, described)
+    return f"{_AT_A_TIME} queries at a time answered, {described}"
+
+
+def _readers(stage: DeployedStage) -> str:
+    """Read whether the readers answered the searches, and how far they are behind."""
+    number = stage.settings.database.readers
+    if not number:
+        raise PointSkippedError("the stage has no readers")
+    namespace, metric = stage.settings.metrics_namespace, "database.reader.searches"
+    listed = stage.aws("cloudwatch").list_metrics(Namespace=namespace, MetricName=metric)["Metrics"]
+    searches: Counter[str] = Counter()
+    for one in listed:
+        dimensions = {dimension["Name"]: dimension["Value"] for dimension in one["Dimensions"]}
+        searches[dimensions["outcome"]] += int(sum(_last_hour(stage, namespace, metric, "Sum", **dimensions)))
+    if not (total := searches.total()):
+        raise PointSkippedError("no search in the last hour: query, wait, and repeat")
+    described = f"readers answered {searches['answered']} of {total} searches of the last hour"
+    require(2 * searches["answered"] > total, described)
+    lags = [
+        lag
+        for reader in range(1, number + 1)
+        for lag in _last_hour(
+            stage, "AWS/RDS", "AuroraReplicaLag", "Maximum",
+            DBInstanceIdentifier=f"{stage.settings.prefix}-reader{reader}",
+        )
+    ]  # fmt: skip
+    return f"{described}, at most {max(lags, default=0):.0f} ms behind"
+
+
+def _vendor_names(stage: DeployedStage) -> str:
+    if stage.settings.network.egress != "dual_stack":
+        raise PointSkippedError("the stage's egress is not IPv6 alone")
+    hosts = vendor_hosts(stage.variables("query"))
+    without = [host for host in hosts if addresses(host) != "ipv6"]
+    require(not without, f"without an IPv6 address: {', '.join(without)}")
+    return f"{', '.join(hosts) or 'no vendor'}: IPv6 addresses"
 
 
 def _ipv6(stage: DeployedStage) -> str:
@@ -205,7 +276,10 @@ ACCOUNT_POINTS: Final = (
     AwsPoint("recursion", "only the ingest function may wake itself", _recursion),
     AwsPoint("runtime-updates", "Lambda does not change the runtime of a version", _runtime_updates),
     AwsPoint("ipv6", "functions have IPv6 in stages with that egress only", _ipv6),
+    AwsPoint("vendor-names", "configured vendors have IPv6 addresses", _vendor_names),
     AwsPoint("canary", "CodeDeploy moved to the last version, after the probe", _canary),
     AwsPoint("rds-roots", "the committed roots of RDS are those that AWS publishes", published_roots),
     AwsPoint("pinned", "no statement pins a connection of RDS Proxy", _pinned),
+    AwsPoint("connections", "without a proxy, connections suffice for ten queries at a time", _connections),
+    AwsPoint("readers", "readers of Aurora answer searches, and their lag is known", _readers),
 )

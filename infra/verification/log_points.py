@@ -20,13 +20,17 @@ _RUNNING = ("Scheduled", "Running", "Unknown")
 
 def _of_last_day(stage: DeployedStage, group: str, pattern: str) -> list[dict[str, Any]]:
     """Return the events of the last day that match a filter pattern of CloudWatch."""
+    return list(_looked_up(stage, group, pattern))
+
+
+def _looked_up(stage: DeployedStage, group: str, pattern: str) -> Iterator[dict[str, Any]]:
     began = datetime.now(UTC) - timedelta(days=1)
     pages = (
         stage.aws("logs")
         .get_paginator("filter_log_events")
         .paginate(logGroupName=group, startTime=int(began.timestamp() * 1000), filterPattern=pattern)
     )
-    return list(pages.search("events[]"))
+    yield from pages.search("events[]")
 
 
 def _log_retention(stage: DeployedStage) -> str:
@@ -86,6 +90,26 @@ def _slow_statements(stage: DeployedStage) -> str:
     return f"{slow} slow statements in the last day, none with its values"
 
 
+def _spans(stage: DeployedStage) -> str:
+    """Read the log writer's counts of exported traces, and look for the spans at CloudWatch."""
+    if stage.settings.otel is None:
+        raise PointSkippedError("the stage has no `otel`")
+    writer = f"/aws/lambda/{stage.name('log_writer')}"
+    exported, dropped = (
+        len(_of_last_day(stage, writer, f'"traces.{what}"')) for what in ("exported", "dropped")
+    )
+    require(not dropped, f"traces were dropped {dropped} times in the last day, exported {exported} times")
+    if not exported:
+        raise PointSkippedError("no trace in the last day: query, wait, and repeat")
+    described = f"traces were exported {exported} times in the last day, none was dropped"
+    if stage.settings.otel.endpoint is not None:
+        return described
+    spans = _looked_up(stage, "aws/spans", '"vectorforge"')
+    arrived = any(f'"{stage.settings.stage}"' in span["message"] for span in spans)
+    require(arrived, f"{described}, and the log group aws/spans has none of them")
+    return f"{described}; spans are in the log group aws/spans"
+
+
 def _runbook_queries(stage: DeployedStage) -> str:
     """Run each query over the last quarter of an hour; the fields of lines that it has not are not shown."""
     logs, now = stage.aws("logs"), int(time.time())
@@ -126,5 +150,6 @@ LOG_POINTS: Final = (
     AwsPoint("starts", "processes of the query function start or are restored", _started),
     AwsPoint("exits", "no process of the query function ends early", _exits),
     AwsPoint("slow-statements", "slow statements are logged, without their values", _slow_statements),
+    AwsPoint("spans", "queries' spans arrive at CloudWatch, none is dropped", _spans),
     AwsPoint("runbook-queries", "the runbook's queries complete", _runbook_queries),
 )

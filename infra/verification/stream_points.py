@@ -2,13 +2,14 @@
 
 import json
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 from urllib.parse import quote
 
 import httpx2
 
+from infra.doctor.machine import addresses
 from infra.verification.points import AwsPoint, Point, PointFailedError, PointSkippedError, require
 from infra.verification.stage import DeployedStage
 from infra.verification.temporary_collection import FACT, QUESTION, ask, ingest, temporary_collection
@@ -42,6 +43,37 @@ def _function_url(stage: DeployedStage) -> Iterator[httpx2.Client]:
         if api.get("/v1/collections").status_code in (401, 403):
             raise PointSkippedError("the credentials are not those of an identity of `iam_tenants`")
         yield api
+
+
+@contextmanager
+def _domain(stage: DeployedStage) -> Iterator[httpx2.Client]:
+    url = _domain_url(stage)
+    with stage.http() as api:
+        api.base_url = url
+        yield api
+
+
+def _domain_url(stage: DeployedStage) -> str:
+    if stage.settings.domain is None:
+        raise PointSkippedError("the stage has no `domain`")
+    return f"https://{stage.settings.domain.name}"
+
+
+def domain_answers(stage: DeployedStage, urls: Mapping[str, str] | None = None) -> str:
+    """Ask the domain for /health over IPv4 and IPv6; ``urls`` by "IPv4" and "IPv6" replace its own."""
+    seen = []
+    for version, any_address in (("IPv4", "0.0.0.0"), ("IPv6", "::")):  # noqa: S104 - of a client
+        url = (urls or {}).get(version) or _domain_url(stage)
+        transport = httpx2.HTTPTransport(local_address=any_address)
+        with httpx2.Client(transport=transport, timeout=_TIMEOUT_S) as api:
+            try:
+                status = api.get(f"{url}/health").status_code
+            except httpx2.ConnectError:
+                require(addresses(str(httpx2.URL(url).host)) == version.lower(), f"no address by {version}")
+                raise PointSkippedError(f"this machine cannot connect by {version}") from None
+        require(status == 200, f"GET /health by {version}: {status}")
+        seen.append(f"{version} {status}")
+    return ", ".join(seen)
 
 
 def _found_by_name(api: httpx2.Client) -> str:
@@ -181,6 +213,8 @@ STREAM_POINTS: Final = (
     AwsPoint("slash-by-url", "a slash stays encoded at the URL", _through(_function_url, _found_by_name)),
     AwsPoint("streamed", "tokens arrive one by one at the REST API", _through(DeployedStage.http, _spread)),
     AwsPoint("streamed-by-url", "tokens arrive one by one at the URL", _through(_function_url, _spread)),
+    AwsPoint("domain", "the custom domain answers by IPv4 and IPv6", domain_answers),
+    AwsPoint("streamed-by-domain", "tokens arrive one by one at it", _through(_domain, _spread)),
     AwsPoint("abandoned", "after an abandoned query the next ones are answered", _abandoned),
     AwsPoint("resumed", "a resumable answer is read to its end after a disconnect", _resumed),
     AwsPoint("stopped", "POST .../stop ends a resumable answer", _stopped),

@@ -37,6 +37,11 @@ def test_workflows_match_github_schema() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_workflows_have_no_errors() -> None:
+    done = run(str(BIN / "actionlint"), *map(str, WORKFLOWS.glob("*.yml")))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_workflows_have_no_security_findings() -> None:
     done = run(str(BIN / "zizmor"), "--offline", "--quiet", str(WORKFLOWS))
     assert done.returncode == 0, done.stdout + done.stderr

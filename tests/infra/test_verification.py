@@ -64,7 +64,8 @@ async def verify(report: Path, *points: str) -> tuple[int, dict[str, tuple[str, 
     """Run the command; return its exit code, and result and evidence by point."""
     arguments = ["--region", REGION, "--yes", "--report", str(report), "--only", *points]
     code = await asyncio.to_thread(main, arguments)
-    lines = (await asyncio.to_thread(report.read_text)).splitlines()
+    checked, _, _ = (await asyncio.to_thread(report.read_text)).partition("## For a person")
+    lines = checked.splitlines()
     rows = [line.strip("| ").split(" | ") for line in lines if line[:2] == "| "]
     return code, {row[0]: (row[2], row[3]) for row in rows if row[0] != "point"}
 
@@ -200,6 +201,16 @@ def test_points_are_those_that_list_of_unverified_marks() -> None:
     marks = re.findall(r"\(`make verify`[^:]*: (.*?)\)", UNVERIFIED.read_text())
     marked = {name for mark in marks for name in re.findall(r"`([a-z0-9-]+)`", mark)}
     assert marked == {point.name for point in POINTS}
+
+
+async def test_report_lists_rows_that_no_point_checks(aws: ScriptedAws, tmp_path: Path) -> None:
+    await verify(tmp_path / "report.md", "recursion")
+    rest = (tmp_path / "report.md").read_text().partition("## For a person")[2]
+    rows = [line for line in UNVERIFIED.read_text().splitlines() if line.startswith("| `make destroy`")]
+    assert rows
+    assert all(row in rest for row in rows)
+    assert "(`make verify`" not in rest
+    assert "](docs/operate/erasure.md)" in rest
 
 
 def test_verification_without_region_or_terminal_changes_nothing(
