@@ -10,7 +10,7 @@ EXTRAS: Final = {
     ),
     "ingest": (
         "semantic_text_splitter", "pypdfium2", "selectolax", "lxml", "python_calamine", "docx", "olefile",
-        "oxmsg", "gcld3", "striprtf", "yaml",
+        "oxmsg", "gcld3", "striprtf", "yaml", "docutils",
     ),
     "ocr": ("rapidocr", "PIL"),
 }  # fmt: skip

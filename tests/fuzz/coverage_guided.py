@@ -34,7 +34,7 @@ def main() -> None:
     """Instrument the parsers' modules, then run one parser."""
     import atheris
 
-    with atheris.instrument_imports(include=["vectorforge.", "docx", "striprtf"]):
+    with atheris.instrument_imports(include=["vectorforge.", "docutils", "docx", "striprtf"]):
         from tests.fuzz.parser_inputs import FOUND, inputs
         from tests.fuzz.parsers import PARSERS
 

@@ -147,6 +147,11 @@ def inputs(parser: str) -> Sequence[bytes]:
             rb"{\rtf1{\pard A{\footnote B}{\shp{\*\shpinst{\shptxt \pard C\par}}}{\v D}\par}}",
             rb"{\rtf1{\pard A{\v {\*\atnid B}{\*\atnauthor \'e9}\chatn {\*\annotation{\*\atnref 0}C}}\par}}",
         ],
+        "rst": [
+            b"T\n=\n\n:a: b\n\n.. x:: y\n   :o: 1\n\n   :r:`t <u>` |s| [1]_\n\n.. [1] n\n",
+            b".. list-table::\n\n   * - A\n     - B\n\n.. code-block:: c\n   :z:\n\n   x\n",
+            b"+--+--+\n|a |b |\n+--+--+\n\n* * a\n\n  1. b\n\nc\n   d\n\n| e\n| f\n\n== ==\na  b\n== ==\n",
+        ],
         "passages": [_MARKDOWN, b"word " * 400],
         "filter": [json.dumps(one).encode() for one in _FILTERS],
         "answer": [

@@ -283,6 +283,7 @@ PARSERS: Final[Mapping[str, Callable[[bytes], None]]] = {
     "notebook": without_child(media.NOTEBOOK),
     "json": without_child(media.JSON),
     "rtf": without_child(media.RTF),
+    "rst": without_child(media.RST),
     "zip": read_archive,
     "passages": cut_passages,
     "filter": read_filter,

@@ -34,7 +34,7 @@ NOT_ON_LAMBDA = {  # imports of the library that no bundle has, with the reason
     **dict.fromkeys(["PIL", "rapidocr"], "OCR"),
     "truststore": "the authorities of macOS and Windows",
 }
-READERS = ["docx", "gcld3", "pypdfium2", "selectolax", "striprtf", "yaml"]
+READERS = ["docutils", "docx", "gcld3", "pypdfium2", "selectolax", "striprtf", "yaml"]
 ELSEWHERE = {  # reachable imports of a function that only another function's bundle has
     "query": dict.fromkeys(READERS, "documents are read in the ingest function"),
     "ingest": {

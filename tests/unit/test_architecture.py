@@ -35,6 +35,7 @@ DESIGN_TESTS = [
 ]
 HEAVY = ["openai", "anthropic", "tiktoken", "boto3", "botocore", "onnxruntime", "onnx", "numpy", "tokenizers"]
 HEAVY += ["pypdfium2", "docx", "selectolax", "semantic_text_splitter", "typer", "rich", "uvicorn", "mangum"]
+HEAVY += ["docutils"]
 
 
 @pytest.mark.parametrize("path", DESIGN_FILES)

@@ -6,6 +6,7 @@ from vectorforge.errors import ExtractionError
 
 PLAIN = "text/plain"
 MARKDOWN = "text/markdown"
+RST = "text/x-rst"
 HTML = "text/html"
 PDF = "application/pdf"
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
@@ -42,13 +43,14 @@ RECORD = "application/vnd.vectorforge.record+json"
 """One line of a JSONL file."""
 
 _READ_AS_DECLARED = (
-    PLAIN, MARKDOWN, HTML, PDF, DOCX, PPTX, *WORKBOOKS, ODT, ODP, EPUB, CSV, TSV, JSONL, RECORD, NOTEBOOK,
-    MAIL, OUTLOOK, RTF, ZIP, *IMAGES, *TRANSCRIPTS, CALENDAR, CONTACTS,
+    PLAIN, MARKDOWN, RST, HTML, PDF, DOCX, PPTX, *WORKBOOKS, ODT, ODP, EPUB, CSV, TSV, JSONL, RECORD,
+    NOTEBOOK, MAIL, OUTLOOK, RTF, ZIP, *IMAGES, *TRANSCRIPTS, CALENDAR, CONTACTS,
 )  # fmt: skip
 """Without JSON: browsers send it for .ipynb and .jsonl too; and without XML, which may be HTML."""
 _BY_MEDIA_TYPE = {
     **{kind: kind for kind in _READ_AS_DECLARED},
     "text/x-markdown": MARKDOWN,
+    "text/prs.fallenstein.rst": RST,
     "application/xhtml+xml": HTML,
     "application/x-pdf": PDF,
     "application/csv": CSV,
@@ -68,6 +70,7 @@ EXTENSIONS = {
     ".md": MARKDOWN,
     ".markdown": MARKDOWN,
     ".mdx": MARKDOWN,
+    ".rst": RST,
     ".html": HTML,
     ".htm": HTML,
     ".xhtml": HTML,
@@ -108,7 +111,7 @@ EXTENSIONS = {
     ".tiff": TIFF,
     **dict.fromkeys(
         (
-            ".rst", ".log", ".yaml", ".yml", ".toml", ".ini", ".sql", ".sh", ".py", ".js", ".ts", ".tsx",
+            ".log", ".yaml", ".yml", ".toml", ".ini", ".sql", ".sh", ".py", ".js", ".ts", ".tsx",
             ".jsx", ".java", ".kt", ".go", ".rs", ".c", ".h", ".cc", ".cpp", ".hpp", ".cs", ".rb", ".php",
             ".swift", ".scala", ".r", ".lua", ".pl", ".css", ".tf",
         ),

@@ -13,6 +13,7 @@ from vectorforge.ingestion.types import OcrOptions, ReadText
 
 _READERS: Final[Mapping[str, str]] = {
     media.HTML: "html:read_html",
+    media.RST: "restructured_text:read_rst",
     media.PDF: "pdf:read_pdf",
     media.DOCX: "word:read_docx",
     media.PPTX: "slides:read_pptx",
@@ -34,7 +35,7 @@ _READERS: Final[Mapping[str, str]] = {
 }
 WITHOUT_CHILD: Final = frozenset({media.CSV, media.TSV, *media.TRANSCRIPTS, media.CALENDAR, media.CONTACTS})
 """Types that are read in time that grows with their size, without a child process."""
-_WITH_CHARSET: Final = WITHOUT_CHILD | {media.HTML}
+_WITH_CHARSET: Final = WITHOUT_CHILD | {media.HTML, media.RST}
 _WITH_OCR: Final = frozenset({media.PDF, *media.IMAGES})
 _NO_OCR: Final = OcrOptions()
 
