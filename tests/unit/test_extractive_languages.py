@@ -112,12 +112,29 @@ async def test_word_of_another_language_matches_its_forms() -> None:
             "כמה עולה כרטיס במוזיאון?",
             "איזה נמל קפא בחורף?",
         ),
+        (
+            "美術館は冬の間、毎週月曜日に休館します。入館料は大人が十ユーロです。子どもは無料で入ることができます。",
+            "美術館の入館料はいくらですか?",
+            "船員は冬の間、無料でどの港に泊まりましたか?",
+        ),
+        (
+            "미술관은 겨울 동안 월요일에 휴관합니다. 입장료는 십 유로입니다. 어린이는 들어갈 수 있습니다.",
+            "입장료는 얼마예요?",
+            "선원들은 겨울 동안 어느 항구로 들어갈 수 있었습니까?",
+        ),
     ],
-    ids=["Russian", "Greek", "Hindi", "Vietnamese", "Persian", "Hebrew"],
+    ids=["Russian", "Greek", "Hindi", "Vietnamese", "Persian", "Hebrew", "Japanese", "Korean"],
 )
 async def test_query_about_another_subject_is_refused(text: str, own: str, foreign: str) -> None:
     assert await answer(own, text) != NO_ANSWER
     assert await answer(foreign, text) == NO_ANSWER
+
+
+@pytest.mark.parametrize("query", ["错误{}是什么意思？", "エラー{}とは", "{}은 무엇입니까?", "{}คืออะไร"])
+async def test_code_beside_characters_without_spaces_is_found(query: str) -> None:
+    text = "PAY-330: 卡已过期。カードの期限切れ。카드가 만료되었습니다."
+    assert (await answer(query.format("PAY-330"), text)).startswith("PAY-330")
+    assert await answer(query.format("PAY-331"), text) == NO_ANSWER
 
 
 async def test_hebrew_words_match_without_their_particles() -> None:

@@ -271,6 +271,8 @@ FIRST_SYLLABLE: Final = "\u1800"
 START: Final = 5
 """Letters by which words of another script are compared; 6 found less in Arabic."""
 IN_HIRAGANA: Final = pattern_of(r"[\u3040-\u309f]")
+KANA_OR_HANGUL: Final = pattern_of(r"[\u3040-\u30ff\uac00-\ud7a3]")
+"""Japanese and Korean, whose words have endings: more of a query stands in any text than in Chinese."""
 ARABIC: Final = pattern_of(r"\A(?!.*[\u067e\u0686\u0698\u06a9\u06af\u06cc]).*[\u0600-\u06ff]", re.DOTALL)
 """Arabic, which writes further prefixes onto words; Persian and Urdu, with letters of their own, do not."""
 VIETNAMESE: Final = pattern_of(r"[ơưẠ-ỹ]")

@@ -98,7 +98,12 @@ def terms(text: str) -> frozenset[str]:
 
 def all_terms(text: str) -> frozenset[str]:
     """Return the terms, and identifiers, paths and versions as a whole; of settings (A_B) only the whole."""
-    return terms(patterns.SETTING.sub(" ", text)) | frozenset(patterns.EXACT.findall(_folded(text)))
+    return terms(patterns.SETTING.sub(" ", text)) | frozenset(_exact(text))
+
+
+def _exact(text: str) -> list[str]:
+    """Return identifiers, paths and versions, also those that Chinese characters or Korean endings touch."""
+    return patterns.EXACT.findall(patterns.UNSPACED.sub(" ", _folded(text)))
 
 
 _ENOUGH_EVIDENCE = 0.67
@@ -107,12 +112,12 @@ _FIRST_SOURCES = 5
 """Sources of which all pieces together count: in more of them, words of any query stand somewhere."""
 _ENOUGH_WORDS = 1.2
 """The share of the letters of another query in the best piece, the one in the first sources' pieces together,
-and the best coverage. Of nine languages 0 to 5 % of the own queries are refused, of others' 38 to 89 %."""
+and the best coverage. Of eleven languages 0 to 5 % of the own queries are refused, of others' 38 to 89 %."""
 _ENOUGH_SYLLABLES = 1.7
 """The same in Vietnamese: 2 % and 63 %; with 1.2 none and 9 %."""
 _ENOUGH_THAI = 0.9
-_ENOUGH_PAIRS = 0.73
-"""The same in Thai and scripts like it, and where words are pairs of characters or begin with particles."""
+_ENOUGH_PAIRS = 0.8
+"""The same in Thai and scripts like it, and in Chinese and Arabic, whose words are pairs or have prefixes."""
 _PROCEDURE_SHARE = 0.75
 """Share of the query's letters in the words above a step from which all steps are quoted."""
 _MISSING_TERM = 0.3
@@ -192,7 +197,7 @@ class WeightedQuery:
         self._idf = {t: math.log(1 + (total - counts[t] + 0.5) / (counts[t] + 0.5)) for t in self.terms}
         # fsum, here and in coverage: the order of a set, and so sum's rounding, differs between processes
         self._mass = math.fsum(self._idf.values()) or 1.0
-        parts = frozenset(map(stem, patterns.WORD.findall(" ".join(patterns.EXACT.findall(_folded(text))))))
+        parts = frozenset(map(stem, patterns.WORD.findall(" ".join(_exact(text)))))
         self._in_no_text = frozenset(term for term in self.terms - parts if not counts[term])
         """Terms that only headings may have."""
         self.keys = frozenset(term for term in self._in_no_text if any(map(str.isdigit, term)))
@@ -310,7 +315,8 @@ class WeightedQuery:
         return best + anywhere + max(map(self.coverage, found)) >= self._enough_words()
 
     def _enough_words(self) -> float:
-        if run := patterns.UNSPACED.search(self.text):
+        run = patterns.UNSPACED.search(self.text)
+        if run and not patterns.KANA_OR_HANGUL.search(self.text):
             return _ENOUGH_THAI if run[0][0] < patterns.FIRST_SYLLABLE else _ENOUGH_PAIRS
         if patterns.ARABIC.search(self.text):
             return _ENOUGH_PAIRS
