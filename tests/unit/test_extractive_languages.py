@@ -131,7 +131,7 @@ async def test_query_about_another_subject_is_refused(text: str, own: str, forei
 
 
 @pytest.mark.parametrize("query", ["错误{}是什么意思？", "エラー{}とは", "{}은 무엇입니까?", "{}คืออะไร"])
-async def test_code_beside_characters_without_spaces_is_found(query: str) -> None:
+async def test_code_next_to_characters_without_spaces_is_found(query: str) -> None:
     text = "PAY-330: 卡已过期。カードの期限切れ。카드가 만료되었습니다."
     assert (await answer(query.format("PAY-330"), text)).startswith("PAY-330")
     assert await answer(query.format("PAY-331"), text) == NO_ANSWER
