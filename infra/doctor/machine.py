@@ -125,13 +125,18 @@ def check_ipv6(assembly: Assembly, services: Mapping[str, str]) -> Iterator[Chec
 
 def addresses(host: str) -> Found:
     """Look up a host; "unknown" if it has no address, such as without a network."""
-    for family, name in ((socket.AF_INET6, "ipv6"), (socket.AF_INET, "ipv4")):
-        try:
-            socket.getaddrinfo(host, 443, family, socket.SOCK_STREAM)
-        except (OSError, UnicodeError):  # UnicodeError: a label that is too long
-            continue
-        return "ipv6" if name == "ipv6" else "ipv4"
-    return "unknown"
+    if has_address(host, socket.AF_INET6):
+        return "ipv6"
+    return "ipv4" if has_address(host, socket.AF_INET) else "unknown"
+
+
+def has_address(host: str, family: socket.AddressFamily) -> bool:
+    """Return whether a host has an address of a family."""
+    try:
+        socket.getaddrinfo(host, 443, family, socket.SOCK_STREAM)
+    except (OSError, UnicodeError):  # UnicodeError: a label that is too long
+        return False
+    return True
 
 
 def _configured_hosts(assembly: Assembly) -> Iterator[tuple[str, str]]:

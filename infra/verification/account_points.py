@@ -24,6 +24,7 @@ _DEFAULT_ROUTES: Final = {
 }
 """Default routes of the functions' subnets, by egress."""
 _AT_A_TIME: Final = 10
+_METRIC_WITHIN_S: Final = 240
 
 
 def migrated(stage: DeployedStage) -> str:
@@ -121,13 +122,19 @@ def _last_hour(
     stage: DeployedStage, namespace: str, metric: str, statistic: str, **dimensions: str
 ) -> Iterator[float]:
     """Yield a metric's values of the last hour, one a minute, in no order."""
-    now = datetime.now(UTC)
+    began = datetime.now(UTC) - timedelta(hours=1)
+    yield from _hour_from(began, stage, namespace, metric, statistic, **dimensions)
+
+
+def _hour_from(
+    began: datetime, stage: DeployedStage, namespace: str, metric: str, statistic: str, **dimensions: str
+) -> Iterator[float]:
     found = stage.aws("cloudwatch").get_metric_statistics(
         Namespace=namespace,
         MetricName=metric,
         Dimensions=[{"Name": name, "Value": value} for name, value in dimensions.items()],
-        StartTime=now - timedelta(hours=1),
-        EndTime=now,
+        StartTime=began,
+        EndTime=began + timedelta(hours=1),
         Period=60,
         Statistics=[statistic],
     )
@@ -135,7 +142,10 @@ def _last_hour(
 
 
 def _connections(stage: DeployedStage) -> str:
-    """Send queries at a time to an instance without a proxy, and read the connections of the last hour."""
+    """Send queries at a time to an instance without a proxy, and read the connections of the minutes after.
+
+    Processes that are frozen after a query keep theirs for ``infra.connection_budget.IDLE_S``.
+    """
     database = stage.settings.database
     if database.proxy:
         raise PointSkippedError("the stage has RDS Proxy")
@@ -144,13 +154,14 @@ def _connections(stage: DeployedStage) -> str:
         with ThreadPoolExecutor(_AT_A_TIME) as threads:
             list(threads.map(lambda _: ask(api, collection), range(_AT_A_TIME)))
     named = {"DBInstanceIdentifier": stage.settings.prefix}
+    next_minute = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
 
     def most() -> float | None:
-        values = _last_hour(stage, "AWS/RDS", "DatabaseConnections", "Maximum", **named)
+        values = _hour_from(next_minute, stage, "AWS/RDS", "DatabaseConnections", "Maximum", **named)
         return max(values, default=None)
 
-    used = wait_for(most, what="a value of DatabaseConnections")
-    described = f"at most {used:g} of {database.max_connections} connections in the last hour"
+    used = wait_for(most, what="a value of DatabaseConnections", seconds=_METRIC_WITHIN_S)
+    described = f"at most {used:g} of {database.max_connections} connections after them"
     require(used < 0.8 * database.max_connections, described)
     return f"{_AT_A_TIME} queries at a time answered, {described}"
 

@@ -1,6 +1,7 @@
 """Points of the front doors: streams through the REST API and the function URL, and names with a slash."""
 
 import json
+import socket
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -9,7 +10,7 @@ from urllib.parse import quote
 
 import httpx2
 
-from infra.doctor.machine import addresses
+from infra.doctor.machine import has_address
 from infra.verification.points import AwsPoint, Point, PointFailedError, PointSkippedError, require
 from infra.verification.stage import DeployedStage
 from infra.verification.temporary_collection import FACT, QUESTION, ask, ingest, temporary_collection
@@ -62,14 +63,17 @@ def _domain_url(stage: DeployedStage) -> str:
 def domain_answers(stage: DeployedStage, urls: Mapping[str, str] | None = None) -> str:
     """Ask the domain for /health over IPv4 and IPv6; ``urls`` by "IPv4" and "IPv6" replace its own."""
     seen = []
-    for version, any_address in (("IPv4", "0.0.0.0"), ("IPv6", "::")):  # noqa: S104 - of a client
+    for version, family, any_address in (
+        ("IPv4", socket.AF_INET, "0.0.0.0"),  # noqa: S104 - of a client
+        ("IPv6", socket.AF_INET6, "::"),
+    ):
         url = (urls or {}).get(version) or _domain_url(stage)
         transport = httpx2.HTTPTransport(local_address=any_address)
         with httpx2.Client(transport=transport, timeout=_TIMEOUT_S) as api:
             try:
                 status = api.get(f"{url}/health").status_code
             except httpx2.ConnectError:
-                require(addresses(str(httpx2.URL(url).host)) == version.lower(), f"no address by {version}")
+                require(has_address(httpx2.URL(url).host, family), f"no address by {version}")
                 raise PointSkippedError(f"this machine cannot connect by {version}") from None
         require(status == 200, f"GET /health by {version}: {status}")
         seen.append(f"{version} {status}")

@@ -19,7 +19,7 @@ from infra.settings import DEV, PROD
 from infra.verification.account_points import published_roots
 from infra.verification.points import Point, run_point
 from infra.verification.stage import DeployedStage
-from tests.infra.verified_stage import check, reach
+from tests.infra.verified_stage import check, log, reach
 from tests.support.aws.fake_aws import REGION
 from tests.support.aws.scripted_aws import ScriptedAws
 
@@ -149,15 +149,6 @@ async def test_backup_of_last_week_is_not_daily(aws: ScriptedAws) -> None:
     back_up(aws, "COMPLETED", "COMPLETED", age=timedelta(days=7))
     found, evidence = await check("backups", BACKED_UP)
     assert (found, evidence[:21]) == ("failed", "the newest job is of "), evidence
-
-
-def log(aws: ScriptedAws, group: str, *lines: str) -> None:
-    logs = aws.client("logs")
-    logs.create_log_group(logGroupName=group)
-    logs.create_log_stream(logGroupName=group, logStreamName="one")
-    at = int(NOW.timestamp() * 1000)
-    events = [{"timestamp": at + number, "message": line} for number, line in enumerate(lines)]
-    logs.put_log_events(logGroupName=group, logStreamName="one", logEvents=events)
 
 
 REPORT = json.dumps({"type": "platform.report", "record": {}})

@@ -9,23 +9,25 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
 
 import pytest
 
 from infra.setting_types import NetworkSettings, OtelSettings
 from infra.settings import DEV, STAGES
+from infra.stage_settings import StageSettings
 from infra.verification.points import Point, run_point
 from infra.verification.stage import DeployedStage
 from infra.verification.stream_points import domain_answers
 from tests.infra.test_verification import deploy
-from tests.infra.verified_stage import check, reach
+from tests.infra.verified_stage import check, log, reach
 from tests.support.aws.fake_aws import REGION
 from tests.support.aws.scripted_aws import ScriptedAws
 from tests.support.http.live_api import live_api, settings_for
 from vectorforge.local.postgres import EmbeddedPostgres
 
 NOW = datetime.now(UTC)
+BEFORE = NOW - timedelta(minutes=5)
+PREFIX = "vectorforge-dev"
 READERS = dataclasses.replace(DEV, database=dataclasses.replace(DEV.database, engine="aurora", readers=2))
 NO_PROXY = dataclasses.replace(STAGES["lean"], stage="dev")
 NAT = dataclasses.replace(DEV, network=NetworkSettings(egress="nat", nat_gateways=1))
@@ -42,12 +44,11 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedAws]:
         yield account
 
 
-def measure(aws: ScriptedAws, namespace: str, name: str, *values: float, **dimensions: str) -> None:
-    named = [{"Name": one, "Value": value} for one, value in dimensions.items()]
-    data = [
-        {"MetricName": name, "Dimensions": named, "Value": value, "Timestamp": NOW - timedelta(minutes=5)}
-        for value in values
-    ]
+def measure(
+    aws: ScriptedAws, namespace: str, name: str, value: float, *, at: datetime, **dimensions: str
+) -> None:
+    named = [{"Name": one, "Value": text} for one, text in dimensions.items()]
+    data = [{"MetricName": name, "Dimensions": named, "Value": value, "Timestamp": at}]
     aws.client("cloudwatch").put_metric_data(Namespace=namespace, MetricData=data)
 
 
@@ -58,10 +59,10 @@ async def test_readers_must_answer_most_searches(aws: ScriptedAws, answered: int
     assert await check("readers", READERS) == ("skipped", nothing)
     for outcome, number in (("behind", 3), ("answered", answered)):
         dimensions = {"service": "query", "outcome": outcome}
-        measure(aws, "VectorForge/dev", "database.reader.searches", number, **dimensions)
+        measure(aws, "VectorForge/dev", "database.reader.searches", number, at=BEFORE, **dimensions)
     for reader, lag_ms in (("reader1", 12.4), ("reader2", 21.6)):
         named = f"vectorforge-dev-{reader}"
-        measure(aws, "AWS/RDS", "AuroraReplicaLag", lag_ms, DBInstanceIdentifier=named)
+        measure(aws, "AWS/RDS", "AuroraReplicaLag", lag_ms, at=BEFORE, DBInstanceIdentifier=named)
     seen = f"readers answered {answered} of {answered + 3} searches of the last hour"
     lag = ", at most 22 ms behind" if expected == "passed" else ""
     assert await check("readers", READERS) == (expected, seen + lag)
@@ -77,45 +78,61 @@ async def test_connections_without_proxy_must_suffice(
 ) -> None:
     assert await check("connections") == ("skipped", "the stage has RDS Proxy")
     tenants = [make_tenant()]
-    measure(aws, "AWS/RDS", "DatabaseConnections", 4, used, DBInstanceIdentifier="vectorforge-dev")
+    connections = partial(measure, aws, "AWS/RDS", "DatabaseConnections", DBInstanceIdentifier=PREFIX)
+    connections(100, at=BEFORE)
+    connections(used, at=NOW + timedelta(minutes=30))
     async with live_api(settings_for(postgres_server.app_url, tenants)) as served:
         deploy(aws, served.url, tenants)
         status, evidence = await check("connections", NO_PROXY)
-    described = f"at most {used:g} of 112 connections in the last hour"
+    described = f"at most {used:g} of 112 connections after them"
     assert (status, evidence[-len(described) :]) == (expected, described)
 
 
-def log(aws: ScriptedAws, group: str, *lines: dict[str, Any]) -> None:
-    logs = aws.client("logs")
-    logs.create_log_group(logGroupName=group)
-    logs.create_log_stream(logGroupName=group, logStreamName="one")
-    at = int(NOW.timestamp() * 1000)
-    events = [{"timestamp": at + number, "message": json.dumps(line)} for number, line in enumerate(lines)]
-    logs.put_log_events(logGroupName=group, logStreamName="one", logEvents=events)
+def span(environment: str) -> str:
+    attributes = {"service.name": "vectorforge", "deployment.environment.name": environment}
+    return json.dumps({"resource": {"attributes": attributes}})
 
 
-async def test_spans_must_arrive_at_cloudwatch(aws: ScriptedAws) -> None:
-    assert await check("spans") == ("skipped", "the stage has no `otel`")
-    span = {"resource": {"attributes": {"service.name": "vectorforge", "deployment.environment.name": "dev"}}}
-    other = {"resource": {"attributes": {"service.name": "vectorforge", "deployment.environment.name": "x"}}}
-    log(aws, "aws/spans", other)
-    log(aws, WRITER_LOG, {"message": "stored"})
-    nothing = "no trace in the last day: query, wait, and repeat"
-    assert await check("spans", TRACED) == ("skipped", nothing)
-    aws.client("logs").delete_log_group(logGroupName=WRITER_LOG)
-    log(aws, WRITER_LOG, {"traces.exported": [3.0]}, {"traces.exported": [1.0]})
-    exported = "traces were exported 2 times in the last day, none was dropped"
-    missing = f"{exported}, and the log group aws/spans has none of them"
-    assert await check("spans", TRACED) == ("failed", missing)
-    elsewhere = dataclasses.replace(DEV, otel=OtelSettings(endpoint="https://langfuse.example.com/v1/traces"))
-    assert await check("spans", elsewhere) == ("passed", exported)
-    aws.client("logs").delete_log_group(logGroupName="aws/spans")
-    log(aws, "aws/spans", other, span)
-    assert await check("spans", TRACED) == ("passed", f"{exported}; spans are in the log group aws/spans")
-    aws.client("logs").delete_log_group(logGroupName=WRITER_LOG)
-    log(aws, WRITER_LOG, {"traces.exported": [3.0]}, {"traces.dropped": [2.0]})
-    dropped = "traces were dropped 1 times in the last day, exported 1 times"
-    assert await check("spans", TRACED) == ("failed", dropped)
+EXPORTED = "traces were exported 2 times in the last day, none was dropped"
+LANGFUSE = OtelSettings(endpoint="https://langfuse.example.com/v1/traces")
+
+
+@pytest.mark.parametrize(
+    ("settings", "lines", "environment", "expected"),
+    [
+        (DEV, ["traces.exported"], "dev", ("skipped", "the stage has no `otel`")),
+        (TRACED, ["stored"], "dev", ("skipped", "no trace in the last day: query, wait, and repeat")),
+        (
+            TRACED,
+            ["traces.exported", "traces.dropped"],
+            "dev",
+            ("failed", "traces were dropped 1 times in the last day, exported 1 times"),
+        ),
+        (
+            TRACED,
+            ["traces.exported"] * 2,
+            "other",
+            ("failed", f"{EXPORTED}, and the log group aws/spans has none of them"),
+        ),
+        (
+            TRACED,
+            ["traces.exported"] * 2,
+            "dev",
+            ("passed", f"{EXPORTED}; spans are in the log group aws/spans"),
+        ),
+        (dataclasses.replace(DEV, otel=LANGFUSE), ["traces.exported"] * 2, "other", ("passed", EXPORTED)),
+    ],
+)
+async def test_spans_must_arrive(
+    aws: ScriptedAws,
+    settings: StageSettings,
+    lines: list[str],
+    environment: str,
+    expected: tuple[str, str],
+) -> None:
+    log(aws, "aws/spans", span("another"), span(environment))
+    log(aws, WRITER_LOG, *(json.dumps({line: [1.0]}) for line in lines))
+    assert await check("spans", settings) == expected
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """One point of a verification against an emulated account."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -26,6 +27,16 @@ def reach(account: ScriptedAws, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
     for service in _SERVICES:
         monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", endpoint)
+
+
+def log(aws: ScriptedAws, group: str, *lines: str) -> None:
+    """Create a log group with these lines, written now."""
+    logs = aws.client("logs")
+    logs.create_log_group(logGroupName=group)
+    logs.create_log_stream(logGroupName=group, logStreamName="one")
+    at = int(time.time() * 1000)
+    events = [{"timestamp": at + number, "message": line} for number, line in enumerate(lines)]
+    logs.put_log_events(logGroupName=group, logStreamName="one", logEvents=events)
 
 
 async def check(point: str, settings: StageSettings = DEV) -> tuple[str, str]:
