@@ -54,8 +54,17 @@ def verify(stage: DeployedStage, points: Sequence[Point]) -> list[Outcome]:
     return outcomes
 
 
-def report(stage: DeployedStage, outcomes: Sequence[Outcome], *, at: datetime) -> Iterator[str]:
-    """Yield the lines of the report in Markdown; it has no secret and no account."""
+def report(
+    stage: DeployedStage, outcomes: Sequence[Outcome], left: Sequence[str], *, at: datetime
+) -> Iterator[str]:
+    """Yield the lines of the report in Markdown; it has no secret and no account.
+
+    Args:
+        stage: The stage.
+        outcomes: Results of the points.
+        left: ``rows_without_point``.
+        at: Time of the verification.
+    """
     where = "LocalStack" if stage.is_emulated else f"AWS, {stage.region}"
     yield f"# Verification of {stage.settings.stage}, {at:%Y-%m-%d %H:%M} UTC"
     yield ""
@@ -69,7 +78,7 @@ def report(stage: DeployedStage, outcomes: Sequence[Outcome], *, at: datetime) -
         yield f"| {point.name} | {point.shows} | {outcome.status} | {seen} | {outcome.seconds:.1f} |"
     yield from ("", "## For a person", "", "Rows of docs/results/unverified.md that no point checks:", "")
     yield from ("| row | verification |", "|---|---|")
-    yield from rows_without_point(_LIST.read_text(encoding="utf-8"))
+    yield from left
 
 
 def rows_without_point(text: str) -> Iterator[str]:
@@ -124,13 +133,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stage = DeployedStage(STAGES[options.stage], region)
     try:
         outcomes = verify(stage, points)
-        lines = list(report(stage, outcomes, at=now))
+        left = list(rows_without_point(_LIST.read_text(encoding="utf-8")))
+        lines = list(report(stage, outcomes, left, at=now))
     finally:
         stage.close()
     file = options.report or Path(f"verification-{options.stage}-{now:%Y-%m-%d}.md")
     file.write_text("\n".join([*lines, ""]), encoding="utf-8")
-    left = sum(1 for _ in rows_without_point(_LIST.read_text(encoding="utf-8")))
-    sys.stdout.write(f"{_summary(outcomes)}, {left} rows for a person; the report is {file}\n")
+    sys.stdout.write(f"{_summary(outcomes)}, {len(left)} rows for a person; the report is {file}\n")
     return int(count(outcomes, "failed") > 0)
 
 

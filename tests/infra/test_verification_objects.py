@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.infra.test_verification_streams import deploy_rest_api
-from tests.infra.verified_stage import check, reach
+from tests.infra.verified_stage import ALIAS, CONFIGURATION, check, reach
 from tests.support.aws.bucket_event_source import object_created_event
 from tests.support.aws.scripted_aws import ScriptedAws
 from tests.support.aws.sqs_events import Queue
@@ -26,8 +26,6 @@ from vectorforge.local.postgres import EmbeddedPostgres
 
 UPLOADS, ORIGINALS = "vectorforge-uploads", "vectorforge-originals"
 SCHEDULE = {"source": "aws.events"}
-ALIAS = "GET /2015-03-31/functions/vectorforge-dev-query/aliases/live"
-CONFIGURATION = "GET /2015-03-31/functions/vectorforge-dev-query/configuration?Qualifier=7"
 MACHINE = "arn:aws:states:eu-central-1:123456789012:stateMachine:vectorforge-dev-bulk-load"
 RUN = MACHINE.replace("stateMachine", "execution") + ":1"
 

@@ -19,7 +19,7 @@ from infra.verification.points import Point, run_point
 from infra.verification.stage import DeployedStage
 from infra.verification.stream_points import domain_answers
 from tests.infra.test_verification import deploy
-from tests.infra.verified_stage import check, log, reach
+from tests.infra.verified_stage import ALIAS, CONFIGURATION, check, log, reach
 from tests.support.aws.fake_aws import REGION
 from tests.support.aws.scripted_aws import ScriptedAws
 from tests.support.http.live_api import live_api, settings_for
@@ -32,8 +32,6 @@ READERS = dataclasses.replace(DEV, database=dataclasses.replace(DEV.database, en
 NO_PROXY = dataclasses.replace(STAGES["lean"], stage="dev")
 NAT = dataclasses.replace(DEV, network=NetworkSettings(egress="nat", nat_gateways=1))
 TRACED = dataclasses.replace(NAT, otel=OtelSettings())
-ALIAS = "GET /2015-03-31/functions/vectorforge-dev-query/aliases/live"
-CONFIGURATION = "GET /2015-03-31/functions/vectorforge-dev-query/configuration?Qualifier=7"
 WRITER_LOG = "/aws/lambda/vectorforge-dev-log-writer"
 
 

@@ -13,6 +13,10 @@ from infra.verification.stage import DeployedStage
 from tests.support.aws.fake_aws import REGION
 from tests.support.aws.scripted_aws import ScriptedAws
 
+ALIAS = "GET /2015-03-31/functions/vectorforge-dev-query/aliases/live"
+CONFIGURATION = "GET /2015-03-31/functions/vectorforge-dev-query/configuration?Qualifier=7"
+"""Requests for the query function's alias and for the configuration of its version 7."""
+
 _SERVICES = (
     "API_GATEWAY", "BACKUP", "BUDGETS", "CLOUDFORMATION", "CLOUDWATCH", "CLOUDWATCH_LOGS", "CODEDEPLOY",
     "EC2", "EVENTBRIDGE", "LAMBDA", "RDS", "S3", "SECRETS_MANAGER", "SFN", "SQS", "SSM", "STS",

@@ -16,6 +16,8 @@ from vectorforge.ingestion.extract.blocks import Reading, paragraph
 from vectorforge.ingestion.extract.decode import decode
 from vectorforge.ingestion.extract.readers.html import chapter_blocks
 
+_MAX_CHARS: Final = 1_000_000
+"""0.9 million took 16 to 24 s on a slow core."""
 _SETTINGS: Final = {
     "file_insertion_enabled": False,
     "raw_enabled": False,
@@ -29,10 +31,8 @@ _SETTINGS: Final = {
     "math_output": "latex",
     "warning_stream": False,
     "output_encoding": "unicode",
-    "line_length_limit": 1_000_000,
+    "line_length_limit": _MAX_CHARS,
 }
-_MAX_CHARS: Final = 1_000_000
-"""0.9 million took 16 to 24 s on a slow core."""
 _NAMES: Final = re.compile(
     r":([a-z][\w+.-]*(?::[a-z][\w+.-]*)?):`|^[ \t]*\.\. ([a-z][\w:+.-]*)::", re.MULTILINE | re.IGNORECASE
 )
@@ -74,28 +74,25 @@ def read_rst(content: bytes, *, charset: str | None = None) -> Reading:
         ExtractionError: ``undecodable``.
     """
     text, warnings = decode(content, charset)
-    try:
-        page, title = _converted(text)
-    except (ApplicationError, RecursionError, ValueError):
+    converted = _converted(text) if len(text) <= _MAX_CHARS else None
+    if converted is None:
         unread = "The markup of the reStructuredText could not be read; the text is stored with it."
         return Reading(map(paragraph, text.split("\n\n")), None, [*warnings, unread])
+    page, title = converted
     return Reading(chapter_blocks(page), title, warnings)
 
 
-def _converted(text: str) -> tuple[bytes, str]:
-    """Return the page and its title.
-
-    Raises:
-        ValueError: The text is too long to be read in time.
-    """
-    if len(text) > _MAX_CHARS:
-        raise ValueError
+def _converted(text: str) -> tuple[bytes, str] | None:
+    """Return the page and its title; None if docutils fails."""
     for role, directive in _NAMES.findall(text):
         if role and role.lower() not in _ROLES_OF_DOCUTILS:
             roles.register_local_role(role.lower(), _as_text)
         elif directive and directive.lower() not in _OF_DOCUTILS:
             directives.register_directive(directive.lower(), _Contents)
-    parts = publish_parts(text, parser=_Parser(), writer="html5", settings_overrides=_SETTINGS)
+    try:
+        parts = publish_parts(text, parser=_Parser(), writer="html5", settings_overrides=_SETTINGS)
+    except (ApplicationError, RecursionError, ValueError):
+        return None
     return str(parts["whole"]).encode(), html.unescape(_TAG.sub("", str(parts["title"])))
 
 
