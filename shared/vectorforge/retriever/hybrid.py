@@ -31,7 +31,7 @@ from vectorforge.retriever.base import (
     RetrievedChunks,
     with_current_model,
 )
-from vectorforge.retriever.choice import search_chosen
+from vectorforge.retriever.choice import nearest_words_first, search_chosen
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
 from vectorforge.types import (
     DEFAULT_DENSE_WEIGHT,
@@ -42,6 +42,7 @@ from vectorforge.types import (
     Vector,
 )
 from vectorforge.vectorstore.base import NearestChunks, VectorStore
+from vectorforge.vectorstore.search.fusion import WORDS_SHARE
 from vectorforge.vectorstore.validation import checked_integer
 
 if TYPE_CHECKING:
@@ -174,12 +175,13 @@ class HybridRetriever(BaseRetriever):
 
     async def _choose_chunks(
         self, request: RetrievalRequest, collection: Collection, vector: Vector | None, mode: SearchMode
-    ) -> list[RetrievedChunk]:
+    ) -> NearestChunks:
+        dense_weight = self._dense_weight(collection, request.query)
         nearest = partial(
             self._store_for(request, collection).search,
             query_vector=vector,
             **_optional_arguments(request, mode),
-            dense_weight=self._dense_weight(collection, request.query),
+            dense_weight=dense_weight,
             filters=request.filters,
             metric=_metric(collection),
             collection_id=request.collection_id,
@@ -193,13 +195,17 @@ class HybridRetriever(BaseRetriever):
                 request.note_version(nearest_chunks.version)
             return nearest_chunks
 
-        return await search_chosen(
+        chosen = await search_chosen(
             search,
             request.candidates or request.top_k,
             per_document=self._per_document if request.profile_id is None else 0,
             distinct=request.distinct,
             enough=request.top_k,
         )
+        if mode is not SearchMode.DENSE:
+            words_share = 1.0 if vector is None else (1 - dense_weight) * WORDS_SHARE
+            chosen[:] = nearest_words_first(request.words or request.query, chosen, words_share)
+        return chosen
 
     def _dense_weight(self, collection: Collection, query: str) -> float:
         weight = collection.dense_weight

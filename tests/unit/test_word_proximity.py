@@ -1,0 +1,77 @@
+"""The best chunks of a search are ordered by where they have the query's words, too."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.rag.chunks import make_chunk
+from vectorforge.retriever.choice import nearest_words_first
+from vectorforge.types import RetrievedChunk
+
+QUERY = "Where is the warranty card of the kettle kept?"
+FILLER = " It has a lid, and a handle that stays cool while water boils in three minutes." * 3
+
+
+def ranked(*texts: str, relevance: float = 0.5, step: float = 0.001) -> list[RetrievedChunk]:
+    """Return chunks of falling relevance."""
+    return [replace(make_chunk(text), relevance=relevance - place * step) for place, text in enumerate(texts)]
+
+
+def ordered(query: str, *texts: str) -> list[str]:
+    return [found.chunk.text for found in nearest_words_first(query, ranked(*texts), 1 / 3)]
+
+
+@pytest.mark.parametrize(
+    ("query", "apart", "together"),
+    [
+        (QUERY, f"The kettle is new.{FILLER} The warranty card.", f"A warranty card of the kettle.{FILLER}"),
+        (QUERY, "Kettle, card, warranty", "Warranty card, kettle"),
+        ("insured parcels", f"Parcels.{FILLER} Insurance.", f"Insurance of parcels.{FILLER}"),
+        ("valve 42", f"Page 42.{FILLER} Valve 7.", f"Turn valve 42.{FILLER}"),
+        (
+            "水壶的保修卡",
+            "水壶在厨房里。它很新，也很漂亮，大家都喜欢用它烧水喝茶和咖啡。卡",
+            "水壶的保修卡在盒子里。",
+        ),
+        ("ราคาตั๋ว", "ตั้งราว ค่าคา", "ราคาตั๋วรถ"),
+    ],
+    ids=["window", "order", "forms", "number", "chinese", "thai"],
+)
+def test_chunk_with_words_together_is_first(query: str, apart: str, together: str) -> None:
+    assert ordered(query, apart, together) == [together, apart]
+    assert ordered(query, together, apart) == [together, apart]
+
+
+def test_rare_words_count_more_than_those_of_most_chunks() -> None:
+    common, rare = f"The kettle.{FILLER}", f"The warranty.{FILLER}"
+    assert ordered("kettle warranty", common, rare, common) == [rare, common, common]
+
+
+def test_relevance_grows_by_at_most_the_share_of_words_and_falls_from_chunk_to_chunk() -> None:
+    chunks = ranked("A card.", "The warranty card of a kettle.", "Bread.", *["Bread."] * 9)
+    found = nearest_words_first("warranty card kettle", chunks, 1 / 3)
+    relevance = [one.relevance or 0.0 for one in found]
+    assert relevance == sorted(relevance, reverse=True)
+    assert found[0] == replace(chunks[1], relevance=pytest.approx(0.499 + 2 * 0.3 / 3))
+    assert found[2:] == chunks[2:]
+
+
+def test_words_do_not_outweigh_a_much_better_chunk() -> None:
+    chunks = ranked("Bread rises in a warm place.", "The warranty card of the kettle.", step=0.3)
+    assert [one.chunk for one in nearest_words_first(QUERY, chunks, 1 / 3)] == [one.chunk for one in chunks]
+
+
+def test_chunks_beyond_the_tenth_keep_their_places() -> None:
+    chunks = ranked(*["Bread."] * 10, "The warranty card of the kettle.")
+    assert nearest_words_first(QUERY, chunks, 1 / 3) == chunks
+
+
+@pytest.mark.parametrize("query", ["", "?!", "is it so", "Bread and butter"])
+def test_query_without_a_word_of_the_chunks_changes_nothing(query: str) -> None:
+    chunks = ranked("The kettle.", "Water.", "")
+    assert nearest_words_first(query, chunks, 1 / 3) == chunks
+
+
+def test_single_chunk_keeps_its_relevance() -> None:
+    chunks = ranked("The warranty card of the kettle.")
+    assert nearest_words_first(QUERY, chunks, 1 / 3) == chunks
