@@ -18,7 +18,7 @@ def ranked(*texts: str, relevance: float = 0.5, step: float = 0.001) -> list[Ret
 
 
 def ordered(query: str, *texts: str) -> list[str]:
-    return [found.chunk.text for found in nearest_words_first(query, ranked(*texts), 1 / 3)]
+    return [found.chunk.text for found in nearest_words_first(query, ranked(*texts))]
 
 
 @pytest.mark.parametrize(
@@ -47,31 +47,36 @@ def test_rare_words_count_more_than_those_of_most_chunks() -> None:
     assert ordered("kettle warranty", common, rare, common) == [rare, common, common]
 
 
-def test_relevance_grows_by_at_most_the_share_of_words_and_falls_from_chunk_to_chunk() -> None:
+def test_relevance_grows_with_proximity_and_falls_from_chunk_to_chunk() -> None:
     chunks = ranked("A card.", "The warranty card of a kettle.", "Bread.", *["Bread."] * 9)
-    found = nearest_words_first("warranty card kettle", chunks, 1 / 3)
+    found = nearest_words_first("warranty card kettle", chunks)
     relevance = [one.relevance or 0.0 for one in found]
     assert relevance == sorted(relevance, reverse=True)
-    assert found[0] == replace(chunks[1], relevance=pytest.approx(0.499 + 2 * 0.3 / 3))
+    assert found[0] == replace(chunks[1], relevance=pytest.approx(0.499 * 1.4))
     assert found[2:] == chunks[2:]
 
 
 def test_words_do_not_outweigh_a_much_better_chunk() -> None:
     chunks = ranked("Bread rises in a warm place.", "The warranty card of the kettle.", step=0.3)
-    assert [one.chunk for one in nearest_words_first(QUERY, chunks, 1 / 3)] == [one.chunk for one in chunks]
+    assert [one.chunk for one in nearest_words_first(QUERY, chunks)] == [one.chunk for one in chunks]
 
 
 def test_chunks_beyond_the_tenth_keep_their_places() -> None:
     chunks = ranked(*["Bread."] * 10, "The warranty card of the kettle.")
-    assert nearest_words_first(QUERY, chunks, 1 / 3) == chunks
+    assert nearest_words_first(QUERY, chunks) == chunks
 
 
 @pytest.mark.parametrize("query", ["", "?!", "is it so", "Bread and butter"])
 def test_query_without_a_word_of_the_chunks_changes_nothing(query: str) -> None:
     chunks = ranked("The kettle.", "Water.", "")
-    assert nearest_words_first(query, chunks, 1 / 3) == chunks
+    assert nearest_words_first(query, chunks) == chunks
+
+
+def test_relevance_is_at_most_one() -> None:
+    chunks = ranked("The warranty card of the kettle.", "Bread.", "A warranty card.", relevance=1.0)
+    assert [one.relevance for one in nearest_words_first("warranty card", chunks)] == [1.0, 1.0, 0.999]
 
 
 def test_single_chunk_keeps_its_relevance() -> None:
     chunks = ranked("The warranty card of the kettle.")
-    assert nearest_words_first(QUERY, chunks, 1 / 3) == chunks
+    assert nearest_words_first(QUERY, chunks) == chunks

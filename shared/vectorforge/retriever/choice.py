@@ -96,8 +96,8 @@ def _repeats(text: str, others: Sequence[str]) -> bool:
     return bool(similar) and set(text.split()) in [set(other.split()) for other in similar]
 
 
-_PROXIMITY_SHARE: Final = 0.3
-"""Weight of the proximity of the query's words as a share of that of the words themselves."""
+_PROXIMITY: Final = 0.4
+"""Increase of the relevance of a chunk with all of the query's words next to each other, in their order."""
 _ORDERED: Final = 10
 _START: Final = 5
 """Letters that the forms of a word have in common, as in ``vectorforge.truncated``."""
@@ -113,38 +113,34 @@ _Places: TypeAlias = list[tuple[int, str]]
 """Words of the query in a text with their positions, in their order."""
 
 
-def nearest_words_first(
-    query: str, chunks: Sequence[RetrievedChunk], words_share: float
-) -> list[RetrievedChunk]:
-    """Order the best ten chunks by relevance plus the proximity of the query's words in them.
+def nearest_words_first(query: str, chunks: Sequence[RetrievedChunk]) -> list[RetrievedChunk]:
+    """Order the best ten chunks by their relevance and the proximity of the query's words in them.
 
-    BM25 does not know where words are: a chunk may have them in different sentences. Proximity is the share
-    of the query's pairs of neighboring words that are at most three words apart in their order, plus the
-    share of its words in the best 30 words, weighted by their rarity among the ten. Similar to the windows of
-    Metzler and Croft 2005, https://doi.org/10.1145/1076034.1076115.
+    BM25 does not know where words are: a chunk may have them in different sentences. Proximity is the mean of
+    two shares: of the query's pairs of neighboring words, those at most three words apart in their order; and
+    of its words, those in the best 30 words. Words are weighted by their rarity among the ten. Similar to the
+    windows of Metzler and Croft 2005, https://doi.org/10.1145/1076034.1076115.
 
     Args:
         query: The query.
         chunks: Chunks with their relevance, best first.
-        words_share: Share of a chunk's relevance that its words can have, 0 to 1.
 
     Returns:
-        The chunks; the relevance of the best ten is larger by at most ``2 * 0.3 * words_share``.
+        The chunks; the relevance of the best ten is ``min(1, relevance * (1 + 0.4 * proximity))``.
     """
     if len(chunks) < 2:
         return list(chunks)
     best = chunks[:_ORDERED]
     nearness = _proximities(query, [found.chunk.text for found in best])
-    weight = _PROXIMITY_SHARE * words_share
     raised = [
-        replace(found, relevance=(found.relevance or 0.0) + weight * near)
-        for found, near in zip(best, nearness, strict=True)
+        (found.relevance or 0.0) * (1 + _PROXIMITY * near) for found, near in zip(best, nearness, strict=True)
     ]
-    return [*sorted(raised, key=lambda found: -(found.relevance or 0.0)), *chunks[_ORDERED:]]
+    order = sorted(range(len(best)), key=lambda place: -raised[place])
+    return [*(replace(best[at], relevance=min(1.0, raised[at])) for at in order), *chunks[_ORDERED:]]
 
 
 def _proximities(query: str, texts: Sequence[str]) -> list[float]:
-    """Return the proximity of the query's words in each text, 0 to 2."""
+    """Return the proximity of the query's words in each text, 0 to 1."""
     words = _WORD.findall(query.lower())
     sought = [word[:_START] for word in words if len(word) >= _LEAST_LETTERS or _counts_though_short(word)]
     wanted = frozenset(sought)
@@ -164,7 +160,10 @@ def _proximities(query: str, texts: Sequence[str]) -> list[float]:
     }
     pairs = {pair: min(map(rarity.__getitem__, pair)) for pair in pairwise(sought) if pair[0] != pair[1]}
     all_words, all_pairs = sum(rarity.values()) or 1.0, sum(pairs.values()) or 1.0
-    return [_in_order(places, pairs) / all_pairs + _in_window(places, rarity) / all_words for places in found]
+    return [
+        (_in_order(places, pairs) / all_pairs + _in_window(places, rarity) / all_words) / 2
+        for places in found
+    ]
 
 
 def _counts_though_short(word: str) -> bool:

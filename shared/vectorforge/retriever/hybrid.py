@@ -42,7 +42,6 @@ from vectorforge.types import (
     Vector,
 )
 from vectorforge.vectorstore.base import NearestChunks, VectorStore
-from vectorforge.vectorstore.search.fusion import WORDS_SHARE
 from vectorforge.vectorstore.validation import checked_integer
 
 if TYPE_CHECKING:
@@ -176,12 +175,11 @@ class HybridRetriever(BaseRetriever):
     async def _choose_chunks(
         self, request: RetrievalRequest, collection: Collection, vector: Vector | None, mode: SearchMode
     ) -> NearestChunks:
-        dense_weight = self._dense_weight(collection, request.query)
         nearest = partial(
             self._store_for(request, collection).search,
             query_vector=vector,
             **_optional_arguments(request, mode),
-            dense_weight=dense_weight,
+            dense_weight=self._dense_weight(collection, request.query),
             filters=request.filters,
             metric=_metric(collection),
             collection_id=request.collection_id,
@@ -203,8 +201,7 @@ class HybridRetriever(BaseRetriever):
             enough=request.top_k,
         )
         if mode is not SearchMode.DENSE:
-            words_share = 1.0 if vector is None else (1 - dense_weight) * WORDS_SHARE
-            chosen[:] = nearest_words_first(request.words or request.query, chosen, words_share)
+            chosen[:] = nearest_words_first(request.words or request.query, chosen)
         return chosen
 
     def _dense_weight(self, collection: Collection, query: str) -> float:
