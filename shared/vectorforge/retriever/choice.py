@@ -105,7 +105,7 @@ _LEAST_LETTERS: Final = 4
 """Shorter words are rarely meaningful: most are articles, prepositions and the like, in many languages."""
 _APART: Final = 3
 _WINDOW: Final = 30
-_UNSPACED: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+_UNSPACED: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u309f\u3400-\u9fff\uf900-\ufaff"
 _WORD: Final = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
 """A word, or a character of a script without spaces between words."""
 
@@ -123,12 +123,12 @@ def nearest_words_first(query: str, chunks: Sequence[RetrievedChunk]) -> list[Re
 
     Args:
         query: The query.
-        chunks: Chunks with their relevance, best first.
+        chunks: Chunks, best first; those without a relevance stay as they are.
 
     Returns:
         The chunks; the relevance of the best ten is ``min(1, relevance * (1 + 0.4 * proximity))``.
     """
-    if len(chunks) < 2:
+    if len(chunks) < 2 or chunks[0].relevance is None:
         return list(chunks)
     best = chunks[:_ORDERED]
     nearness = _proximities(query, [found.chunk.text for found in best])

@@ -64,7 +64,7 @@ class VectorStore(ABC):
                 ``dense_weight * similarity + (1 - dense_weight) * 2/3 * lexical_score / best
                 lexical_score``, and a fifth of its ``relevance`` is the mean of its document's candidates.
                 The similarity is the cosine or inner product, at least 0 (products over the best one if that
-                is above 1), or the L2 score over the best one. Candidates are the max(70, top_k) nearest
+                is above 1), or the L2 score over the best one. Candidates are the max(30, top_k) nearest
                 chunks and as many with the query's words.
             space: Partition of the collection's vectors; None for that of metric and dimension.
             with_vectors: Return each chunk's vector; passed only if true.

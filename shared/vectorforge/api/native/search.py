@@ -46,7 +46,7 @@ class SearchResult(Body):
     heading: str | None
     index: int
     text: str
-    score: float = Field(description="Vector similarity; the relevance in a lexical search.")
+    score: float = Field(description="Vector similarity; in a lexical search BM25 over the best one's.")
     relevance: float | None = Field(description=RELEVANCE)
     lexical_score: float | None = Field(description="BM25; null without a lexical search.")
     start_offset: int
