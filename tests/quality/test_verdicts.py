@@ -52,5 +52,7 @@ def test_other_false_sentence_is_rarely_supported(kind: str, counts: Mapping[str
 
 def test_every_kind_has_cases(counts: Mapping[str, Counter[str]]) -> None:
     assert counts["verbatim"]["unsupported"] == 0
-    assert {*CHANGES, "respelled", "wrong chunk", "added content", "false paraphrase"} < set(counts)
+    kinds = {*CHANGES, "respelled", "wrong chunk", "added content", "false paraphrase"}
+    # Few sentences have dates: the half of them whose facts are changed may have none.
+    assert kinds - {"date"} < set(counts)
     assert sum(map(Counter.total, counts.values())) >= 400
