@@ -1,12 +1,26 @@
 """The best chunks of a search are ordered by where they have the query's words, too."""
 
+import hashlib
 from dataclasses import replace
+from uuid import uuid4
 
 import pytest
 
 from tests.support.rag.chunks import make_chunk
+from tests.support.rag.query_parts import OneCollection
+from tests.support.rag.reference_store import ReferenceVectorStore
+from tests.support.vendors.hashing_embedder import HashingEmbedder
+from vectorforge.embedding.registry import EmbeddingProviderRegistry
 from vectorforge.retriever.choice import nearest_words_first
-from vectorforge.types import RetrievedChunk
+from vectorforge.retriever.hybrid import HybridRetriever
+from vectorforge.types import (
+    ChunkDraft,
+    Collection,
+    DistanceMetric,
+    DocumentDraft,
+    RetrievedChunk,
+    SearchMode,
+)
 
 QUERY = "Where is the warranty card of the kettle kept?"
 FILLER = " It has a lid, and a handle that stays cool while water boils in three minutes." * 3
@@ -80,3 +94,29 @@ def test_relevance_is_at_most_one() -> None:
 def test_single_chunk_keeps_its_relevance() -> None:
     chunks = ranked("The warranty card of the kettle.")
     assert nearest_words_first(QUERY, chunks) == chunks
+
+
+@pytest.mark.parametrize("mode", SearchMode)
+async def test_searches_with_words_are_ordered_by_proximity(mode: SearchMode) -> None:
+    collection = Collection(
+        id=uuid4(),
+        name="kitchen",
+        embedding_provider="hashing",
+        embedding_model="hashing-64",
+        dimension=64,
+        distance_metric=DistanceMetric.COSINE,
+    )
+    embedder, store, registry = HashingEmbedder(), ReferenceVectorStore(), EmbeddingProviderRegistry()
+    registry.register(embedder)
+    apart = f"Card.{FILLER} Warranty."
+    together = f"Its warranty card.{FILLER} Keep it."
+    for text in (apart, together):
+        digest = hashlib.sha256(text.encode()).digest()
+        (vector,) = await embedder.embed_documents([text])
+        draft = ChunkDraft(0, text, 0, len(text), 3, digest, metadata={}, vector=vector)
+        await store.replace_document(collection.id, DocumentDraft(text, text, "text/plain", digest), [draft])
+    retriever = HybridRetriever(registry, store, OneCollection(collection))
+    found = await retriever.retrieve("warranty card", collection.id, search_mode=mode)
+    first = apart if mode is SearchMode.DENSE else together
+    assert [one.chunk.text for one in found] == [first, together if first == apart else apart]
+    assert (found[0].relevance is None) == (mode is SearchMode.DENSE)
