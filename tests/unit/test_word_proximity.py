@@ -97,8 +97,9 @@ def test_single_chunk_keeps_its_relevance() -> None:
     assert nearest_words_first(QUERY, chunks) == chunks
 
 
+@pytest.mark.parametrize("top_k", [1, 2])
 @pytest.mark.parametrize("mode", SearchMode)
-async def test_searches_with_words_are_ordered_by_proximity(mode: SearchMode) -> None:
+async def test_searches_with_words_are_ordered_by_proximity(mode: SearchMode, top_k: int) -> None:
     collection = Collection(
         id=uuid4(),
         name="kitchen",
@@ -117,7 +118,7 @@ async def test_searches_with_words_are_ordered_by_proximity(mode: SearchMode) ->
         draft = ChunkDraft(0, text, 0, len(text), 3, digest, metadata={}, vector=vector)
         await store.replace_document(collection.id, DocumentDraft(text, text, "text/plain", digest), [draft])
     retriever = HybridRetriever(registry, store, OneCollection(collection))
-    found = await retriever.retrieve("warranty card", collection.id, search_mode=mode)
-    first = apart if mode is SearchMode.DENSE else together
-    assert [one.chunk.text for one in found] == [first, together if first == apart else apart]
+    found = await retriever.retrieve("warranty card", collection.id, top_k, search_mode=mode)
+    order = [apart, together] if mode is SearchMode.DENSE else [together, apart]
+    assert [one.chunk.text for one in found] == order[:top_k]
     assert (found[0].relevance is None) == (mode is SearchMode.DENSE)

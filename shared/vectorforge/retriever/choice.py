@@ -98,7 +98,8 @@ def _repeats(text: str, others: Sequence[str]) -> bool:
 
 _PROXIMITY: Final = 0.4
 """Increase of the relevance of a chunk with all of the query's words next to each other, in their order."""
-_ORDERED: Final = 10
+ORDERED: Final = 10
+"""Chunks that are ordered by proximity, also if fewer are wanted."""
 _START: Final = 5
 """Letters that the forms of a word have in common, as in ``vectorforge.truncated``."""
 _LEAST_LETTERS: Final = 4
@@ -130,13 +131,13 @@ def nearest_words_first(query: str, chunks: Sequence[RetrievedChunk]) -> list[Re
     """
     if len(chunks) < 2 or chunks[0].relevance is None:
         return list(chunks)
-    best = chunks[:_ORDERED]
+    best = chunks[:ORDERED]
     nearness = _proximities(query, [found.chunk.text for found in best])
     raised = [
         (found.relevance or 0.0) * (1 + _PROXIMITY * near) for found, near in zip(best, nearness, strict=True)
     ]
     order = sorted(range(len(best)), key=lambda place: -raised[place])
-    return [*(replace(best[at], relevance=min(1.0, raised[at])) for at in order), *chunks[_ORDERED:]]
+    return [*(replace(best[at], relevance=min(1.0, raised[at])) for at in order), *chunks[ORDERED:]]
 
 
 def _proximities(query: str, texts: Sequence[str]) -> list[float]:

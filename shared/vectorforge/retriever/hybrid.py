@@ -31,7 +31,7 @@ from vectorforge.retriever.base import (
     RetrievedChunks,
     with_current_model,
 )
-from vectorforge.retriever.choice import nearest_words_first, search_chosen
+from vectorforge.retriever.choice import ORDERED, nearest_words_first, search_chosen
 from vectorforge.telemetry import InMemoryMetrics, MetricsCollector, measure
 from vectorforge.types import (
     DEFAULT_DENSE_WEIGHT,
@@ -193,15 +193,17 @@ class HybridRetriever(BaseRetriever):
                 request.note_version(nearest_chunks.version)
             return nearest_chunks
 
+        wanted, by_words = request.candidates or request.top_k, mode is not SearchMode.DENSE
+        per_document = self._per_document if request.profile_id is None else 0
         chosen = await search_chosen(
             search,
-            request.candidates or request.top_k,
-            per_document=self._per_document if request.profile_id is None else 0,
+            max(wanted, ORDERED) if by_words and not per_document else wanted,  # a cap counts what is wanted
+            per_document=per_document,
             distinct=request.distinct,
             enough=request.top_k,
         )
-        if mode is not SearchMode.DENSE:
-            chosen[:] = nearest_words_first(request.words or request.query, chosen)
+        if by_words:
+            chosen[:] = nearest_words_first(request.words or request.query, chosen)[:wanted]
         return chosen
 
     def _dense_weight(self, collection: Collection, query: str) -> float:
